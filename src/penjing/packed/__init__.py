@@ -1,0 +1,1 @@
+"""How quantised weights lie in memory, and how floats come out of them again."""

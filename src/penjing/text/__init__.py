@@ -1,0 +1,1 @@
+"""Text to ids and back: tokenizers, chat templates, documents, splits and passages."""

@@ -1,0 +1,167 @@
+"""The verbs from Python: `load`, `shrink`, `compare`, and the `Model` that they pass around."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from penjing.engine.generate import Completion, Piece, complete, generate
+from penjing.engine.params import SamplingParams
+from penjing.errors import InputError
+from penjing.formats.json_file import read_json
+from penjing.formats.open import open_checkpoint
+from penjing.model.decoder import Decoder
+from penjing.model.ledger import Ledger, base_bytes, module_ledger, plan_ledger, storage_dtypes
+from penjing.model.linear import keep_float
+from penjing.model.loading import Progress, load_decoder
+from penjing.model.plan import LoadPlan, plan_load
+from penjing.model.saving import save_folder
+from penjing.text.load import load_tokenizer
+from penjing.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from penjing.evaluate.result import EvalResult
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A loaded language model with its tokenizer and what is needed to save it again.
+
+    `stored` is the ledger of the files it came from; `dtypes` says how each float tensor is stored when it is
+    saved; `notices` are oddities found on the way, a sentence each.
+    """
+
+    name: str
+    module: Decoder
+    tokenizer: Tokenizer
+    hf_config: Mapping[str, Any]
+    generation_config: Mapping[str, Any]
+    dtypes: Mapping[str, torch.dtype]
+    stored: Ledger
+    notices: tuple[str, ...] = ()
+
+    @property
+    def config(self):
+        """The `ModelConfig`."""
+        return self.module.config
+
+    @property
+    def base_bytes(self) -> int:
+        """Bytes that a shrunk version is held against: as stored, or at 16 bits if it was quantised
+        already."""
+        return base_bytes(self.stored)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Parameters and bytes as `save` will write them."""
+        return module_ledger(self.module, self.dtypes)
+
+    @property
+    def can_chat(self) -> bool:
+        """Whether the model has a chat template; a base model only completes text."""
+        return self.tokenizer.chat_template is not None
+
+    def generate(self, prompt: str, params: SamplingParams | None = None) -> Completion:
+        """Continue raw text."""
+        return complete(
+            self.module, self.tokenizer, self.tokenizer.prompt_ids(prompt), params or SamplingParams()
+        )
+
+    def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
+        """Answer a conversation; raises `InputError` for a model without a chat template."""
+        return complete(
+            self.module, self.tokenizer, self.tokenizer.chat_ids(messages), params or SamplingParams()
+        )
+
+    def stream(self, prompt_ids: Sequence[int], params: SamplingParams | None = None) -> Iterator[Piece]:
+        """The answer to token ids, piece by piece."""
+        return generate(self.module, self.tokenizer, prompt_ids, params or SamplingParams())
+
+    def keep_float(self, keep: bool = True) -> None:
+        """Hold packed weights unpacked as well: four bytes a weight, several times the decoding speed."""
+        keep_float(self.module, keep)
+
+    def cast(self, dtype: torch.dtype) -> Model:
+        """The same model, to be saved in `dtype`; only the saved bytes differ."""
+        if dtype not in (torch.float32, torch.bfloat16, torch.float16):
+            raise InputError(f"models are saved in float32, bfloat16 or float16, not {dtype}")
+        return replace(self, dtypes=dict.fromkeys(self.dtypes, dtype))
+
+    def save(self, out: str | Path, write_extras=None) -> int:
+        """Write a Hugging Face folder, whole or not at all; returns the bytes of its tensors.
+
+        `write_extras(folder)` may add files before the folder is put in place.
+        """
+
+        def extras(folder: Path) -> None:
+            self.tokenizer.save(folder)
+            if write_extras is not None:
+                write_extras(folder)
+
+        return save_folder(
+            Path(out), self.module, self.dtypes, self.hf_config, self.generation_config, extras
+        )
+
+
+def load(ref: str | Path, progress: Progress | None = None) -> Model:
+    """Open a Hugging Face folder, a GGUF file, or a folder that penjing wrote.
+
+    Weights are computed with in float32; packed ones stay packed. Raises `InputError` or `UnsupportedError`
+    for what can't be opened, `ResourceError` when it wouldn't fit in memory; nothing is loaded then.
+    """
+    plan = plan_load(open_checkpoint(ref))
+    tokenizer = load_tokenizer(plan.checkpoint)
+    check_vocabulary(plan, tokenizer)
+    return Model(
+        name=str(ref),
+        module=load_decoder(plan, progress),
+        tokenizer=tokenizer,
+        hf_config=plan.hf_config,
+        generation_config=_generation_config(plan, tokenizer),
+        dtypes=storage_dtypes(plan),
+        stored=plan_ledger(plan),
+        notices=(*plan.notices, *tokenizer.notices),
+    )
+
+
+def compare(
+    original: Model | str | Path,
+    shrunk: Model | str | Path,
+    texts: Mapping[str, Sequence[str]],
+    **options: Any,
+) -> EvalResult:
+    """What `shrunk` kept of `original` on `texts` (documents by name); options as `evaluate.compare` takes
+    them."""
+    from penjing.evaluate import compare as measure
+
+    first, second = (m if isinstance(m, Model) else load(m) for m in (original, shrunk))
+    return measure.compare(
+        first.module, second.module, first.tokenizer, texts, name=second.name, against=first.name, **options
+    )
+
+
+def check_vocabulary(plan: LoadPlan, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer that has more tokens than the model has rows."""
+    if tokenizer.vocab_size > plan.config.vocab_size:
+        raise InputError(
+            f"{plan.checkpoint.path}: the tokenizer has {tokenizer.vocab_size} tokens, but the embedding"
+            f" has only {plan.config.vocab_size} rows; one of them belongs to another model"
+        )
+
+
+def _generation_config(plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The file that came with the model, with every end id that was found anywhere."""
+    path = plan.checkpoint.path / "generation_config.json"
+    found = dict(read_json(path)) if plan.checkpoint.kind == "hf" and path.exists() else {}
+    if tokenizer.end_ids:
+        found["eos_token_id"] = sorted(tokenizer.end_ids)
+    if tokenizer.bos_id is not None:
+        found.setdefault("bos_token_id", tokenizer.bos_id)
+    return found

@@ -1,0 +1,99 @@
+"""A GGUF model: one file, or all parts of one that was split."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from penjing.errors import InputError
+from penjing.formats.checkpoint import Checkpoint, TensorInfo
+from penjing.formats.gguf_header import GGUFHeader, read_header
+from penjing.formats.mapped import MappedFile
+from penjing.formats.quote import quote
+from penjing.packed.ggml import dequantize
+
+_PART_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
+# Stored as they are computed with, so they are mapped; every other type is blocks.
+_PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+class GGUFFile:
+    """An opened GGUF model; see `Checkpoint`. `config` has the raw keys ("llama.block_count")."""
+
+    kind: Literal["gguf"] = "gguf"
+
+    def __init__(self, path: Path, files: Sequence[MappedFile], headers: Sequence[GGUFHeader]) -> None:
+        self.path = path
+        self.config: Mapping[str, Any] = headers[0].metadata
+        self._files = {file.path: file for file in files}
+        self.notices = tuple(dict.fromkeys(file.notice for file in files if file.notice))
+        tensors: dict[str, TensorInfo] = {}
+        for header in headers:
+            twice = tensors.keys() & header.tensors.keys()
+            if twice:
+                raise InputError(f"The parts of {path} hold tensor {quote(min(twice))} twice.")
+            tensors |= header.tensors
+        self.tensors: Mapping[str, TensorInfo] = tensors
+
+    def read(self, name: str) -> torch.Tensor:
+        """F32, F16 and BF16 as stored, mapped and not to be written to; blocks as a new float32 tensor."""
+        if name not in self.tensors:
+            raise InputError(f"{self.path} has no tensor {quote(name)}.")
+        info = self.tensors[name]
+        file = self._files[info.file]
+        if info.dtype in _PLAIN:
+            return file.tensor(info.offset, info.shape, _PLAIN[info.dtype])
+        return dequantize(file.bytes(info.offset, info.nbytes), info.dtype, info.shape)
+
+
+def open_gguf(path: Path) -> Checkpoint:
+    """Open and check a GGUF file; with any part of a split model, all of it.
+
+    No tensor is read. Raises InputError where a file is missing, cut short or damaged, and UnsupportedError
+    for a version, byte order or type that penjing doesn't know.
+    """
+    file = MappedFile(path)
+    header = read_header(file)
+    count = header.metadata.get("split.count", 1)
+    if count == 1 or count == 0:
+        return GGUFFile(path, [file], [header])
+    files = [MappedFile(part) for part in _part_paths(path, count)]
+    headers = [read_header(part) for part in files]
+    for number, (part, part_header) in enumerate(zip(files, headers, strict=True)):
+        place = (part_header.metadata.get("split.no"), part_header.metadata.get("split.count"))
+        if place != (number, count):
+            raise InputError(
+                f"{part.path} should be part {number + 1} of {count}, but its split.no and split.count are "
+                f"{quote(place)}; the parts belong to different models or are misnamed."
+            )
+    return _whole(GGUFFile(path, files, headers))
+
+
+def _part_paths(path: Path, count: Any) -> list[Path]:
+    match = _PART_NAME.fullmatch(path.name)
+    if type(count) is not int or match is None or int(match[3]) != count:
+        raise InputError(
+            f"{path} is one of {quote(count)} parts (split.count), so its name should end in "
+            "'-00001-of-0000N.gguf' for the others to be found; give the parts their original names."
+        )
+    parts = [path.with_name(f"{match[1]}-{number:05}-of-{match[3]}.gguf") for number in range(1, count + 1)]
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        raise InputError(
+            f"{path} is one of {count} parts, and these aren't in {path.parent}: {', '.join(missing)}; "
+            "copy or download them."
+        )
+    return parts
+
+
+def _whole(model: GGUFFile) -> GGUFFile:
+    """The model, if it has as many tensors as its first part says."""
+    expected = model.config.get("split.tensors.count", len(model.tensors))
+    if expected != len(model.tensors):
+        raise InputError(
+            f"The parts of {model.path} hold {len(model.tensors)} tensors, but split.tensors.count is "
+            f"{quote(expected)}; copy or download them again."
+        )
+    return model

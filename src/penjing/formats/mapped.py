@@ -1,0 +1,75 @@
+"""The bytes of one weights file, memory-mapped where the system allows it."""
+
+import errno
+import mmap
+import os
+from math import prod
+from pathlib import Path
+
+import torch
+
+from penjing.errors import InputError
+
+LFS_POINTER = b"version https://git-lfs"
+
+
+class MappedFile:
+    """A regular file's bytes as uint8 tensors, copy-on-write: writing to one never reaches the file.
+
+    Where the system refuses to map (some network file systems, tight limits) each request is a plain read
+    and `notice` says so. Raises InputError for a file that is empty, unreadable or a git-lfs pointer.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.notice: str | None = None
+        self._bytes: torch.Tensor | None = None
+        try:
+            with path.open("rb") as file:
+                self.size = os.fstat(file.fileno()).st_size
+                refuse_lfs_pointer(path, file.read(len(LFS_POINTER)))
+                self._map(file.fileno())
+        except OSError as error:
+            raise InputError(f"{path} can't be read: {error.strerror}.") from error
+
+    def _map(self, fileno: int) -> None:
+        if self.size == 0:
+            raise InputError(f"{self.path} is empty; copy or download it again.")
+        try:
+            view = mmap.mmap(fileno, self.size, access=mmap.ACCESS_COPY)
+        except OSError as error:
+            reason = os.strerror(error.errno or errno.ENODEV)
+            self.notice = (
+                f"Files in {self.path.parent} can't be memory-mapped ({reason}): they are read instead, "
+                "which takes more memory."
+            )
+        else:
+            self._bytes = torch.frombuffer(view, dtype=torch.uint8)
+
+    def bytes(self, offset: int, nbytes: int) -> torch.Tensor:
+        """`nbytes` bytes from `offset`, as a uint8 tensor (nbytes,); InputError where the file ends first."""
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
+            raise InputError(f"{self.path} ends before byte {offset + nbytes}; it has {self.size}.")
+        if self._bytes is not None:
+            return self._bytes[offset : offset + nbytes]
+        data = torch.empty(nbytes, dtype=torch.uint8)
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            if file.readinto(data.numpy().data) != nbytes:
+                raise InputError(f"{self.path} became shorter while it was read.")
+        return data
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """The little-endian tensor of `shape` and `dtype` stored at `offset`, of any alignment."""
+        data = self.bytes(offset, prod(shape) * dtype.itemsize)
+        if data.storage_offset() % dtype.itemsize:
+            data = data.clone()
+        return data.view(dtype).view(shape)
+
+
+def refuse_lfs_pointer(path: Path, head: bytes) -> None:
+    """InputError if a file that begins with `head` is git-lfs's placeholder for the real one."""
+    if head.startswith(LFS_POINTER):
+        raise InputError(
+            f"{path} is a git-lfs pointer, not the file itself; run `git lfs pull` in {path.parent}."
+        )

@@ -1,0 +1,103 @@
+"""Which token sees which, and the one place where attention is computed.
+
+Shapes: B rows, L new tokens, S keys, H query heads, K key-value heads, h head_dim.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+
+from penjing.errors import InputError
+from penjing.model.cache import LayerCache, StaticCache
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows are made up: `document_lengths` are the documents packed into each row, which must not see one
+    another. Positions alone never imply such a boundary."""
+
+    document_lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """What a layer's attention does beside the plain case: `window` is its reach in tokens (None: no
+    limit)."""
+
+    scale: float
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """Who sees whom in one call of the model; masks are made once and shared by its layers."""
+
+    positions_BL: torch.Tensor
+    key_length: int
+    cached: bool
+    layout: Layout | None
+    _masks: dict[int | None, torch.Tensor | None] = field(default_factory=dict)
+
+    def mask(self, window: int | None) -> torch.Tensor | None:
+        """True where a query sees a key, (B or 1, 1, L, S); None for plain causal attention from the
+        start."""
+        if window not in self._masks:
+            self._masks[window] = self._build(window)
+        return self._masks[window]
+
+    def _build(self, window: int | None) -> torch.Tensor | None:
+        if self.layout is None and not self.cached and (window is None or self.key_length <= window):
+            return None
+        query_BL1 = self._query_order().unsqueeze(-1)
+        key_S = torch.arange(self.key_length, device=query_BL1.device)
+        visible = key_S <= query_BL1
+        if window is not None:
+            visible &= key_S > query_BL1 - window
+        if self.layout is not None:
+            document_S = self._documents(self.layout.document_lengths)
+            visible &= document_S == document_S.unsqueeze(1)
+        return visible.unsqueeze(1)
+
+    def _query_order(self) -> torch.Tensor:
+        """With a cache a key's slot is its position; without one, keys are numbered as they stand in the
+        row."""
+        if self.cached:
+            return self.positions_BL
+        return torch.arange(self.key_length, device=self.positions_BL.device).unsqueeze(0)
+
+    def _documents(self, lengths: tuple[int, ...]) -> torch.Tensor:
+        if sum(lengths) != self.key_length:
+            raise InputError(f"the documents add up to {sum(lengths)} tokens, the row has {self.key_length}")
+        return torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+
+
+def visibility(positions_BL: torch.Tensor, layout: Layout | None, cache: StaticCache | None) -> Visibility:
+    """Resolve a call's arguments; positions past the cache's end and packed rows with a cache are refused."""
+    if cache is None:
+        return Visibility(positions_BL, positions_BL.shape[1], False, layout)
+    if layout is not None:
+        raise InputError("packed documents cannot be combined with a cache: give each document its own row")
+    length = int(positions_BL.max()) + 1
+    if length > cache.max_length:
+        raise InputError(
+            f"position {length - 1} is past the cache's {cache.max_length} slots; make a longer cache"
+        )
+    return Visibility(positions_BL, length, True, None)
+
+
+def attend(
+    q_BHLh: torch.Tensor,
+    k_BKLh: torch.Tensor,
+    v_BKLh: torch.Tensor,
+    cache: LayerCache | None,
+    layout: Visibility,
+    spec: AttentionSpec,
+) -> torch.Tensor:
+    """Softmax attention (B, H, L, h); each group of H/K query heads shares one key-value head."""
+    if cache is not None:
+        k_BKLh, v_BKLh = cache.write(k_BKLh, v_BKLh, layout.positions_BL, layout.key_length)
+    mask = layout.mask(spec.window)
+    return F.scaled_dot_product_attention(
+        q_BHLh, k_BKLh, v_BKLh, attn_mask=mask, is_causal=mask is None, scale=spec.scale, enable_gqa=True
+    )

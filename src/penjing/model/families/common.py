@@ -1,0 +1,95 @@
+"""What the Llama-like families share when their configs are read."""
+
+from typing import Any
+
+from penjing.errors import InputError, UnsupportedError
+from penjing.model.foreign import ForeignConfig
+from penjing.model.rope_config import read_rope
+
+_LAYER_KINDS = ("full_attention", "sliding_attention")
+
+
+def read_shape(config: ForeignConfig) -> dict[str, Any]:
+    """The fields of `ModelConfig` that every Llama-like config holds under the same keys."""
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    if config.get("head_dim") is None and hidden % heads:
+        raise InputError(
+            f"{config.source}: hidden_size {hidden} does not divide into {heads} heads; head_dim is missing"
+        )
+    return {
+        "vocab_size": config.integer("vocab_size"),
+        "hidden_size": hidden,
+        "intermediate_size": config.integer("intermediate_size", minimum=0),
+        "num_hidden_layers": config.integer("num_hidden_layers"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": config.integer("num_key_value_heads", heads),
+        "head_dim": config.integer("head_dim", hidden // heads),
+        "max_position_embeddings": config.integer("max_position_embeddings"),
+        "rms_norm_eps": config.number("rms_norm_eps", 1e-6),
+        "hidden_act": config.get("hidden_act", "silu"),
+        "rope": read_rope(config),
+    }
+
+
+def read_windows(
+    config: ForeignConfig, window: int | None, first_windowed: int = 0
+) -> tuple[int | None, ...]:
+    """Each layer's window: `layer_types` decides where it is given, else layers from `first_windowed` on have
+    it."""
+    layers, kinds = config.integer("num_hidden_layers"), config.get("layer_types")
+    if kinds is None:
+        return tuple(window if i >= first_windowed else None for i in range(layers))
+    unknown = sorted({str(k) for k in kinds} - set(_LAYER_KINDS))
+    if unknown:
+        raise UnsupportedError(f"{config.source}: layer type {unknown[0]!r} is not supported")
+    if window is None and "sliding_attention" in kinds:
+        raise InputError(
+            f"{config.source}: layer_types asks for sliding attention, but no sliding_window is set"
+        )
+    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+
+
+def gguf_shape(metadata: ForeignConfig) -> dict[str, Any]:
+    """A Hugging Face config's shared keys from the architecture's own GGUF keys (without their prefix)."""
+    heads, hidden = metadata.integer("attention.head_count"), metadata.integer("embedding_length")
+    head_dim = metadata.integer(
+        "attention.key_length", metadata.get("rope.dimension_count") or hidden // heads
+    )
+    metadata.expect("attention.value_length", head_dim)
+    metadata.expect("rope.dimension_count", head_dim)
+    metadata.expect("expert_count", 0)
+    metadata.expect("expert_used_count", 0)
+    return {
+        "vocab_size": metadata.integer("vocab_size"),
+        "hidden_size": hidden,
+        "intermediate_size": metadata.integer("feed_forward_length", minimum=0),
+        "num_hidden_layers": metadata.integer("block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": metadata.integer("attention.head_count_kv", heads),
+        "head_dim": head_dim,
+        "max_position_embeddings": metadata.integer("context_length"),
+        "rms_norm_eps": _shortest(metadata.number("attention.layer_norm_rms_epsilon")),
+        "hidden_act": "silu",
+        "rope_parameters": _gguf_rope(metadata),
+    }
+
+
+def _gguf_rope(metadata: ForeignConfig) -> dict[str, Any]:
+    theta = {"rope_theta": _shortest(metadata.number("rope.freq_base", 10_000.0))}
+    scaling = {
+        "rope_type": metadata.get("rope.scaling.type"),
+        "factor": metadata.get("rope.scaling.factor"),
+        "original_max_position_embeddings": metadata.get("rope.scaling.original_context_length"),
+        "attention_factor": metadata.get("rope.scaling.attn_factor"),
+        "beta_fast": metadata.get("rope.scaling.yarn_beta_fast"),
+        "beta_slow": metadata.get("rope.scaling.yarn_beta_slow"),
+    }
+    if scaling["rope_type"] in (None, "none"):
+        return theta | {"rope_type": "default"}
+    return theta | {k: v for k, v in scaling.items() if v is not None}
+
+
+def _shortest(value: float) -> float:
+    """GGUF keeps float32; the number that was meant is the shortest decimal that rounds to it (1e-05, not
+    9.999999747378752e-06)."""
+    return float(f"{value:.7g}")

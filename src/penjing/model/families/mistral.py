@@ -1,0 +1,20 @@
+"""Mistral 7B and its successors: Llama with a window in every layer (none in later releases)."""
+
+from penjing.model.config import ModelConfig
+from penjing.model.families import llama
+from penjing.model.families.common import gguf_shape, read_shape, read_windows
+from penjing.model.families.family import Family
+from penjing.model.foreign import ForeignConfig
+
+
+def read(config: ForeignConfig) -> ModelConfig:
+    window = config.integer("sliding_window") if config.get("sliding_window") is not None else None
+    return ModelConfig(
+        **read_shape(config),
+        windows=read_windows(config, window),
+        tie_word_embeddings=config.flag("tie_word_embeddings"),
+    )
+
+
+# llama.cpp writes Mistral models under the llama architecture, so no GGUF file names this family.
+FAMILY = Family("mistral", "MistralForCausalLM", (), read, gguf_shape, llama.undo_gguf)

@@ -1,0 +1,25 @@
+"""Qwen2 and Qwen2.5: Llama with biases on Q, K and V, and a window in the upper layers where it is switched
+on."""
+
+from penjing.model.config import ModelConfig
+from penjing.model.families.common import gguf_shape, read_shape, read_windows
+from penjing.model.families.family import Family
+from penjing.model.foreign import ForeignConfig
+
+
+def read(config: ForeignConfig) -> ModelConfig:
+    return ModelConfig(
+        **read_shape(config),
+        windows=read_upper_windows(config),
+        tie_word_embeddings=config.flag("tie_word_embeddings"),
+        qkv_bias=True,
+    )
+
+
+def read_upper_windows(config: ForeignConfig) -> tuple[int | None, ...]:
+    """Layers from `max_window_layers` on are windowed, if `use_sliding_window` says so."""
+    reach, first = config.integer("sliding_window", 4096), config.integer("max_window_layers", 28, minimum=0)
+    return read_windows(config, reach if config.flag("use_sliding_window") else None, first)
+
+
+FAMILY = Family("qwen2", "Qwen2ForCausalLM", ("qwen2",), read, gguf_shape)

@@ -1,0 +1,30 @@
+"""Finding the family that a checkpoint belongs to."""
+
+from difflib import get_close_matches
+from typing import Any
+
+from penjing.errors import UnsupportedError
+from penjing.model.families import llama, mistral, qwen2, qwen3
+from penjing.model.families.family import Family
+
+FAMILIES = (llama.FAMILY, mistral.FAMILY, qwen2.FAMILY, qwen3.FAMILY)
+_BY_MODEL_TYPE = {family.model_type: family for family in FAMILIES}
+_BY_GGUF = {arch: family for family in FAMILIES for arch in family.gguf_architectures}
+
+
+def family_of_model_type(name: Any, source: str) -> Family:
+    """The family of a Hugging Face config's `model_type`; an unknown one is refused by name."""
+    return _find(_BY_MODEL_TYPE, name, f"{source}: model type")
+
+
+def family_of_gguf(name: Any, source: str) -> Family:
+    """The family of a GGUF file's `general.architecture`."""
+    return _find(_BY_GGUF, name, f"{source}: architecture")
+
+
+def _find(table: dict[str, Family], name: Any, what: str) -> Family:
+    if name not in table:
+        near = get_close_matches(str(name), table, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UnsupportedError(f"{what} {name!r} is not supported (supported: {', '.join(table)}){hint}")
+    return table[name]

@@ -1,0 +1,117 @@
+"""Exact bytes and parameters of a model: every tensor of the saved checkpoint, a tied one once."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from penjing.model.decoder import Decoder
+from penjing.model.linear import PackedMatrix
+from penjing.model.plan import LoadPlan, build_skeleton
+
+_FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One weight as the user thinks of it: a packed matrix is one entry with all its parts."""
+
+    name: str
+    parameters: int
+    nbytes: int
+    stored_as: str
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All entries of a model. `nbytes` is the size that penjing promises and measures."""
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def parameters(self) -> int:
+        return sum(entry.parameters for entry in self.entries)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(entry.nbytes for entry in self.entries)
+
+    @property
+    def bits_per_weight(self) -> float:
+        return 8 * self.nbytes / self.parameters if self.parameters else 0.0
+
+    def bytes_by_kind(self) -> dict[str, int]:
+        """Bytes by how weights are stored ("bfloat16", "affine 4-bit, groups of 64"), largest first."""
+        return _summed((entry.stored_as, entry.nbytes) for entry in self.entries)
+
+    def parameters_by_group(self) -> dict[str, int]:
+        """Parameters by part of the model, largest first."""
+        return _summed((group_of(entry.name), entry.parameters) for entry in self.entries)
+
+
+def group_of(name: str) -> str:
+    """The part of the model that a tensor belongs to."""
+    for key, group in (
+        ("embed_tokens", "embedding"),
+        ("lm_head", "head"),
+        ("self_attn", "attention"),
+        ("mlp", "feed-forward"),
+    ):
+        if key in name and "norm" not in name.rpartition(".")[0].rpartition(".")[2]:
+            return group
+    return "norms"
+
+
+def plan_ledger(plan: LoadPlan) -> Ledger:
+    """The ledger of a checkpoint as it lies on disk, from its headers alone."""
+    skeleton = build_skeleton(plan.config).state_dict()
+    entries = []
+    for name, tensor in skeleton.items():
+        module = name.removesuffix(".weight")
+        if module in plan.packed:
+            spec = plan.packed[module]
+            entries.append(Entry(name, tensor.numel(), spec.nbytes(*tensor.shape), str(spec)))
+        else:
+            info = plan.info(name)
+            entries.append(Entry(name, tensor.numel(), info.nbytes, info.dtype))
+    return Ledger(tuple(entries))
+
+
+def module_ledger(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Ledger:
+    """The ledger of what saving `module` will write; `dtypes` says how each float tensor is stored."""
+    entries = []
+    for name, parameter in module.named_parameters():
+        dtype = dtypes[name]
+        stored = str(dtype).removeprefix("torch.")
+        entries.append(Entry(name, parameter.numel(), parameter.numel() * dtype.itemsize, stored))
+    for name, child in module.named_modules():
+        if isinstance(child, PackedMatrix):
+            rows, columns = child.shape
+            entries.append(Entry(f"{name}.weight", rows * columns, child.packed.nbytes, str(child.spec)))
+    return Ledger(tuple(entries))
+
+
+def base_bytes(ledger: Ledger) -> int:
+    """Bytes of the original that a shrunk model is held against: as stored if it is all 16- or 32-bit floats,
+    else the same model at 16 bits."""
+    if all(entry.stored_as in _FLOATS for entry in ledger.entries):
+        return ledger.nbytes
+    return 2 * ledger.parameters
+
+
+def storage_dtypes(plan: LoadPlan) -> dict[str, torch.dtype]:
+    """The dtype in which each float tensor is saved again: its own, and float32, which loses nothing, for
+    values that were unpacked from blocks."""
+    names = build_skeleton(plan.config).state_dict()
+    dtypes = {}
+    for name in names:
+        stored = plan.info(name).dtype if name in plan.sources else ""
+        dtypes[name] = getattr(torch, stored) if stored in _FLOATS else torch.float32
+    return dtypes
+
+
+def _summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for key, value in pairs:
+        totals[key] = totals.get(key, 0) + value
+    return dict(sorted(totals.items(), key=lambda item: -item[1]))

@@ -1,0 +1,85 @@
+"""The one seam for weights: a linear or an embedding whose matrix is packed behaves like the float one.
+
+Both hold the packed parts as buffers, so a state dict of them is what is saved. Products are computed in
+float32 from weights that are unpacked on the way; `keep_float` trades memory for speed by unpacking once.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from penjing.packed.schemes import PackedSpec, PackedTensor, packed_tensor
+
+
+class PackedMatrix(nn.Module):
+    """A packed (rows, columns) matrix as a module: parts are buffers, `weight` is float32."""
+
+    def __init__(self, packed: PackedTensor) -> None:
+        super().__init__()
+        self.spec: PackedSpec = packed.spec
+        self.shape = packed.shape
+        self.part_names = tuple(packed.parts)
+        for name, part in packed.parts.items():
+            self.register_buffer(name, part)
+        self._float: torch.Tensor | None = None
+
+    @property
+    def packed(self) -> PackedTensor:
+        return packed_tensor(self.spec, self.shape, {name: getattr(self, name) for name in self.part_names})
+
+    @property
+    def weight(self) -> torch.Tensor:
+        return self._float if self._float is not None else self.packed.dequantize()
+
+    def keep_float(self, keep: bool = True) -> None:
+        """Hold the unpacked weight from now on (4 bytes a weight), or let it go."""
+        self._float = self.packed.dequantize() if keep else None
+
+
+class PackedLinear(PackedMatrix):
+    """y = x Wᵀ + b with W packed."""
+
+    def __init__(self, packed: PackedTensor, bias: nn.Parameter | None = None) -> None:
+        super().__init__(packed)
+        self.bias = bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
+class PackedEmbedding(PackedMatrix):
+    """Look-up of rows; only the rows that are asked for are unpacked."""
+
+    def forward(self, ids_BL: torch.Tensor) -> torch.Tensor:
+        if self._float is not None:
+            return F.embedding(ids_BL, self._float)
+        unique, where = torch.unique(ids_BL, return_inverse=True)
+        return F.embedding(where, self.packed.dequantize(rows=unique))
+
+
+def weight_of(root: nn.Module, name: str) -> torch.Tensor:
+    """The float weight of the linear or embedding called `name` (dotted), unpacked if need be."""
+    weight = root.get_submodule(name).weight
+    assert isinstance(weight, torch.Tensor)
+    return weight.detach()
+
+
+def replace_module(root: nn.Module, name: str, new: nn.Module) -> None:
+    """Put `new` in the place of the submodule called `name` (dotted)."""
+    parent, _, leaf = name.rpartition(".")
+    setattr(root.get_submodule(parent), leaf, new)
+
+
+def pack_module(root: nn.Module, name: str, packed: PackedTensor) -> None:
+    """Replace the linear or embedding called `name` by its packed form; a bias stays as it is."""
+    old = root.get_submodule(name)
+    is_embedding = isinstance(old, (nn.Embedding, PackedEmbedding))
+    new = PackedEmbedding(packed) if is_embedding else PackedLinear(packed, getattr(old, "bias", None))
+    replace_module(root, name, new)
+
+
+def keep_float(root: nn.Module, keep: bool = True) -> None:
+    """Let every packed matrix below `root` hold its unpacked weight, or let all of them go."""
+    for module in root.modules():
+        if isinstance(module, PackedMatrix):
+            module.keep_float(keep)

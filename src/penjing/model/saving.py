@@ -1,0 +1,65 @@
+"""A model into a Hugging Face folder: transformers opens it, unless it is packed, and penjing always does."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from penjing.formats.atomic import MANIFEST, atomic_folder, require_disk
+from penjing.formats.hf_writer import write_json, write_safetensors_shards
+from penjing.model.decoder import Decoder
+from penjing.model.ledger import module_ledger
+from penjing.model.linear import PackedMatrix
+from penjing.model.quantization import FORMAT_KEY, write_quantization
+
+_SLACK = 64_000_000  # tokenizer, configs and report
+
+
+def save_folder(
+    target: Path,
+    module: Decoder,
+    dtypes: Mapping[str, torch.dtype],
+    hf_config: Mapping[str, Any],
+    generation_config: Mapping[str, Any],
+    write_extras: Callable[[Path], None],
+) -> int:
+    """Write the folder whole or not at all, and return the bytes of its tensors.
+
+    `dtypes` says how each float tensor is stored; `write_extras` adds files (the tokenizer, a report) to the
+    folder before it is put in place. Raises `InputError` for a target that isn't ours to replace,
+    `ResourceError` for a full disk.
+    """
+    promised = module_ledger(module, dtypes).nbytes
+    require_disk(target, promised + _SLACK)
+    with atomic_folder(target) as folder:
+        write_extras(folder)
+        write_json(folder / "config.json", _config(module, dtypes, hf_config))
+        if generation_config:
+            write_json(folder / "generation_config.json", dict(generation_config))
+        written = write_safetensors_shards(folder, _stored(module, dtypes))
+        assert written == promised, f"{written} bytes were written, {promised} were promised"
+        write_json(folder / MANIFEST, {"format_version": 1, "tensor_bytes": written})
+    return written
+
+
+def _config(
+    module: Decoder, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
+) -> dict[str, Any]:
+    config = {k: v for k, v in hf_config.items() if k not in (FORMAT_KEY, "torch_dtype", "dtype")}
+    packed = {name: m.spec for name, m in module.named_modules() if isinstance(m, PackedMatrix)}
+    config["dtype"] = str(_common(dtypes)).removeprefix("torch.")
+    if packed:
+        config[FORMAT_KEY] = write_quantization(packed)
+    return config
+
+
+def _common(dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
+    """The dtype of most tensors: what transformers is told to compute in."""
+    values = list(dtypes.values())
+    return max(dict.fromkeys(values), key=values.count)
+
+
+def _stored(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, tensor in module.state_dict().items():
+        yield name, tensor.to(dtypes[name]) if name in dtypes else tensor

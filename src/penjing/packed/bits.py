@@ -1,0 +1,74 @@
+"""Unsigned integer codes of 1 to 8 bits in rows of bytes.
+
+A width that doesn't divide 8 is split into planes that do (3 = 2 + 1, 5 = 4 + 1, 6 = 4 + 2; low bits first),
+so that packing and unpacking are a few shifts on whole tensors. Inside a plane a byte holds consecutive
+columns, the first in its low bits. A row's planes follow one another; each is padded to whole bytes.
+"""
+
+import torch
+
+from penjing.errors import InputError
+
+PLANES: dict[int, tuple[int, ...]] = {1: (1,), 2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
+
+
+def row_bytes(columns: int, bits: int) -> int:
+    """Bytes that a row of `columns` codes of `bits` bits takes."""
+    return sum(_plane_bytes(columns, width) for width in _planes(bits))
+
+
+def pack(codes_RC: torch.Tensor, bits: int) -> torch.Tensor:
+    """Pack codes (rows, columns), uint8 and below 2**bits, into bytes (rows, row_bytes(columns, bits))."""
+    if codes_RC.dtype != torch.uint8 or codes_RC.dim() != 2:
+        raise InputError(f"codes must be a uint8 matrix, not {codes_RC.dtype} of {codes_RC.dim()} dimensions")
+    if codes_RC.numel() and int(codes_RC.max()) >= 1 << bits:
+        raise InputError(f"a code of {int(codes_RC.max())} does not fit in {bits} bits")
+    planes, shift = [], 0
+    for width in _planes(bits):
+        planes.append(_pack_plane((codes_RC >> shift) & ((1 << width) - 1), width))
+        shift += width
+    return torch.cat(planes, dim=1)
+
+
+def unpack(packed_RB: torch.Tensor, columns: int, bits: int) -> torch.Tensor:
+    """The codes (rows, columns), uint8, that `pack` made `packed_RB` from."""
+    codes_RC, start, shift = None, 0, 0
+    for width in _planes(bits):
+        stop = start + _plane_bytes(columns, width)
+        plane = _unpack_plane(packed_RB[:, start:stop], columns, width)
+        codes_RC = plane if codes_RC is None else codes_RC.bitwise_or_(plane << shift)
+        start, shift = stop, shift + width
+    assert codes_RC is not None
+    return codes_RC
+
+
+def _planes(bits: int) -> tuple[int, ...]:
+    if bits not in PLANES:
+        raise InputError(
+            f"codes of {bits} bits are not supported; choose one of {', '.join(map(str, PLANES))}"
+        )
+    return PLANES[bits]
+
+
+def _plane_bytes(columns: int, width: int) -> int:
+    return -(-columns * width // 8)
+
+
+def _pack_plane(codes_RC: torch.Tensor, width: int) -> torch.Tensor:
+    if width == 8:
+        return codes_RC
+    rows, columns = codes_RC.shape
+    per_byte = 8 // width
+    padded = torch.nn.functional.pad(codes_RC, (0, -columns % per_byte)).view(rows, -1, per_byte)
+    packed = padded[..., 0].clone()
+    for i in range(1, per_byte):
+        packed |= padded[..., i] << (i * width)
+    return packed
+
+
+def _unpack_plane(packed_RB: torch.Tensor, columns: int, width: int) -> torch.Tensor:
+    if width == 8:
+        return packed_RB.clone()
+    mask, per_byte = (1 << width) - 1, 8 // width
+    parts = [(packed_RB >> (i * width)) & mask for i in range(per_byte)]
+    return torch.stack(parts, dim=-1).flatten(1)[:, :columns]

@@ -1,0 +1,35 @@
+"""The layouts by the name that a saved model's `quantization_config` uses: a new layout is one more entry."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penjing.errors import UnsupportedError
+from penjing.packed.affine import AffineSpec, AffineTensor
+
+PackedSpec = AffineSpec
+PackedTensor = AffineTensor
+
+_SCHEMES = {AffineSpec.scheme: (AffineSpec, AffineTensor)}
+
+
+def spec_from_json(entry: Mapping[str, Any]) -> PackedSpec:
+    """Read what `PackedSpec.to_json` wrote; an unknown scheme or field is refused by name."""
+    fields = dict(entry)
+    scheme = fields.pop("scheme", None)
+    if scheme not in _SCHEMES:
+        known = ", ".join(_SCHEMES)
+        raise UnsupportedError(
+            f"weights of scheme {scheme!r} are not known here (known: {known});"
+            " a newer penjing may have written them"
+        )
+    try:
+        return _SCHEMES[scheme][0](**fields)
+    except TypeError as error:
+        raise UnsupportedError(
+            f"the {scheme} weights carry fields that are not known here: {error}"
+        ) from None
+
+
+def packed_tensor(spec: PackedSpec, shape: tuple[int, int], parts: Mapping[str, Any]) -> PackedTensor:
+    """A packed matrix of `shape` from its stored parts, checked against what `spec` asks for."""
+    return _SCHEMES[spec.scheme][1](spec, shape, parts)

@@ -1,0 +1,166 @@
+"""Rounding a decoder block by block, each fed by the already rounded ones before it.
+
+Two streams of hidden states run side by side: the original's and the shrunk model's. Within a block, matrices
+that read the same input are rounded together, in the order in which they are used. Memory beyond the two
+models is the two streams and one group's inputs. Shapes: N passages, L tokens, D hidden size, C columns.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from penjing.model.attention import Visibility, visibility
+from penjing.model.decoder import Block, Decoder
+from penjing.model.linear import keep_float, pack_module, weight_of
+from penjing.model.rope import rotary_tables
+from penjing.packed.affine import AffineSpec
+from penjing.shrink.rounding import Moments, RoundingConfig, round_calibrated
+from penjing.shrink.targets import EMBEDDING, HEAD
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What every block's call shares: rotary tables and who sees whom."""
+
+    rotary: tuple[torch.Tensor, torch.Tensor]
+    layout: Visibility
+
+    def run(self, block: Block, x_NLD: torch.Tensor) -> Iterator[torch.Tensor]:
+        for x_LD in x_NLD:
+            yield block(x_LD.unsqueeze(0), self.rotary, self.layout, None)[0]
+
+
+def round_decoder(
+    module: Decoder,
+    specs: Mapping[str, AffineSpec],
+    ids_NL: torch.Tensor,
+    final_hidden_DD: torch.Tensor,
+    config: RoundingConfig | None = None,
+    progress: Progress | None = None,
+) -> Decoder:
+    """A copy of `module` with the matrices in `specs` packed; what isn't packed shares the original's
+    storage.
+
+    `ids_NL` (int64) are the calibration passages; `final_hidden_DD` is E[h hᵀ] before the head, by which the
+    embedding and head are rounded.
+    """
+    config = config or RoundingConfig()
+    shrunk = share_copy(module)
+    with torch.inference_mode():
+        for name in (EMBEDDING, HEAD):
+            if name in specs:
+                weight_VD = weight_of(module, name)
+                pack_module(
+                    shrunk, name, round_calibrated(weight_VD, Moments(final_hidden_DD), specs[name], config)
+                )
+        positions_1L = torch.arange(ids_NL.shape[1]).unsqueeze(0)
+        context = _Context(rotary_tables(module.config, positions_1L), visibility(positions_1L, None, None))
+        original_NLD, shrunk_NLD = module.model.embed_tokens(ids_NL), shrunk.model.embed_tokens(ids_NL)
+        blocks = list(zip(module.blocks, shrunk.blocks, strict=True))
+        for i, (original, block) in enumerate(blocks):
+            prefix = f"model.layers.{i}."
+            inside = {n.removeprefix(prefix): spec for n, spec in specs.items() if n.startswith(prefix)}
+            shrunk_NLD = _round_block(original, block, inside, original_NLD, shrunk_NLD, context, config)
+            original_NLD = torch.stack(list(context.run(original, original_NLD)))
+            if progress:
+                progress(i + 1, len(blocks))
+    return shrunk
+
+
+def share_copy(module: Decoder) -> Decoder:
+    """A second module tree over the same parameters: replacing a submodule of one leaves the other alone."""
+    return copy.deepcopy(module, {id(p): p for p in module.parameters()})
+
+
+def _round_block(
+    original: Block,
+    block: Block,
+    specs: Mapping[str, AffineSpec],
+    original_NLD: torch.Tensor,
+    shrunk_NLD: torch.Tensor,
+    context: _Context,
+    config: RoundingConfig,
+) -> torch.Tensor:
+    for group in _groups_by_input(original, list(specs), original_NLD, context):
+        moments = _moments(original, block, group[0], original_NLD, shrunk_NLD, context)
+        for name in group:
+            weight_RC = weight_of(original, name)
+            pack_module(block, name, round_calibrated(weight_RC, moments, specs[name], config))
+        keep_float(block)  # the rest of the block runs on these weights many times
+    out_NLD = torch.stack(list(context.run(block, shrunk_NLD)))
+    keep_float(block, False)
+    return out_NLD
+
+
+def _groups_by_input(
+    block: Block, names: list[str], x_NLD: torch.Tensor, context: _Context
+) -> list[list[str]]:
+    """Names in the order of use, those that read the very same tensor together."""
+    seen: list[tuple[torch.Tensor, list[str]]] = []
+
+    def note(name: str):
+        def before(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            if seen and seen[-1][0] is inputs[0]:
+                seen[-1][1].append(name)
+            else:
+                seen.append((inputs[0], [name]))
+
+        return before
+
+    handles = [block.get_submodule(name).register_forward_pre_hook(note(name)) for name in names]
+    try:
+        next(context.run(block, x_NLD[:1]))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [group for _, group in seen]
+
+
+class _InputReachedError(Exception):
+    """The input that was wanted has been seen; the rest of the block needn't run."""
+
+
+def _inputs_of(block: Block, name: str, x_NLD: torch.Tensor, context: _Context) -> Iterator[torch.Tensor]:
+    """What the submodule `name` is fed, (L, C), passage by passage."""
+    caught: list[torch.Tensor] = []
+
+    def catch(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        caught.append(inputs[0])
+        raise _InputReachedError
+
+    handle = block.get_submodule(name).register_forward_pre_hook(catch)
+    try:
+        for x_LD in x_NLD:
+            try:
+                next(context.run(block, x_LD.unsqueeze(0)))
+            except _InputReachedError:
+                yield caught.pop()[0]
+    finally:
+        handle.remove()
+
+
+def _moments(
+    original: Block,
+    block: Block,
+    name: str,
+    original_NLD: torch.Tensor,
+    shrunk_NLD: torch.Tensor,
+    context: _Context,
+) -> Moments:
+    columns = weight_of(original, name).shape[1]
+    inputs_CC, drift_CC, tokens = torch.zeros(columns, columns), torch.zeros(columns, columns), 0
+    pairs = zip(
+        _inputs_of(original, name, original_NLD, context),
+        _inputs_of(block, name, shrunk_NLD, context),
+        strict=True,
+    )
+    for x_LC, quantised_LC in pairs:
+        inputs_CC.addmm_(quantised_LC.T, quantised_LC)
+        drift_CC.addmm_((x_LC - quantised_LC).T, quantised_LC)
+        tokens += len(x_LC)
+    return Moments(inputs_CC / tokens, drift_CC / tokens)

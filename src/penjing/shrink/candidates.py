@@ -1,0 +1,70 @@
+"""What each way of storing a matrix costs: exact bytes, and the divergence it is predicted to cause."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from penjing.model.decoder import Decoder
+from penjing.model.linear import weight_of
+from penjing.packed.affine import AffineSpec
+from penjing.shrink.rounding import round_nearest
+from penjing.shrink.sensitivity import Curvature, Sensitivity
+from penjing.shrink.targets import Matrix
+
+Progress = Callable[[int, int], None]
+GRIDS = tuple(AffineSpec(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128))
+_SAMPLE_ROWS = 48  # rows that stand for a matrix when its error is predicted
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """`spec` None keeps the matrix in 16 bits. `divergence` is predicted KL in nats per token."""
+
+    spec: AffineSpec | None
+    nbytes: int
+    divergence: float
+
+
+def candidates_of(
+    module: Decoder,
+    matrices: Sequence[Matrix],
+    sensitivity: Sensitivity,
+    grids: Sequence[AffineSpec] = GRIDS,
+    progress: Progress | None = None,
+) -> dict[str, list[Candidate]]:
+    """Every grid for every matrix, and keeping it in 16 bits, by growing bytes."""
+    found = {}
+    for i, matrix in enumerate(matrices):
+        found[matrix.name] = _candidates(
+            weight_of(module, matrix.name), matrix, sensitivity.uses[matrix.name], grids
+        )
+        if progress:
+            progress(i + 1, len(matrices))
+    return found
+
+
+def _candidates(
+    weight_RC: torch.Tensor, matrix: Matrix, uses: tuple[Curvature, ...], grids: Sequence[AffineSpec]
+) -> list[Candidate]:
+    rows = torch.linspace(0, matrix.rows - 1, min(matrix.rows, _SAMPLE_ROWS)).long()
+    sample, scale = weight_RC[rows], matrix.rows / len(rows)
+    sampled_uses = [Curvature(use.output[rows], use.input) for use in uses]
+    importance_C = sum((use.output.mean() * use.input for use in uses), torch.zeros(matrix.columns))
+    options = [Candidate(None, 2 * matrix.parameters, 0.0)]
+    for spec in grids:
+        error = round_nearest(sample, spec, importance_C).dequantize() - sample
+        options.append(
+            Candidate(
+                spec,
+                spec.nbytes(matrix.rows, matrix.columns),
+                scale * predicted_divergence(error, sampled_uses),
+            )
+        )
+    return sorted(options, key=lambda option: option.nbytes)
+
+
+def predicted_divergence(error_RC: torch.Tensor, uses: Sequence[Curvature]) -> float:
+    """½ · Σ output·input·error², summed over the matrix's uses (see `sensitivity`)."""
+    squared = error_RC.square()
+    return 0.5 * sum(float(use.output @ (squared @ use.input)) for use in uses)

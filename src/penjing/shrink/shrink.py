@@ -1,0 +1,192 @@
+"""The verb: take a model, make it small, measure what it kept."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from penjing.api import Model, load
+from penjing.engine.params import SamplingParams
+from penjing.errors import InputError
+from penjing.evaluate.compare import compare
+from penjing.evaluate.result import EvalResult, holds
+from penjing.shrink.builder import Builder, calibration_ids
+from penjing.shrink.effort import Effort, find_effort
+from penjing.shrink.goal import parse_share, parse_size
+from penjing.shrink.result import Answer, Asked, ShrinkResult, Trial
+from penjing.shrink.search import find_smallest, smallest_holding
+from penjing.text.documents import builtin_documents
+from penjing.text.splits import Splits, make_splits
+
+Progress = Callable[[str, int, int], None]
+_QUESTIONS = (
+    "What is the capital of France?",
+    "Explain in two sentences why the sky is blue.",
+    "Write a short poem about a small tree.",
+)
+_OPENINGS = ("The capital of France is", "The sky is blue because", "Once upon a time there was a small tree")
+_ANSWER = SamplingParams(temperature=0.0, max_tokens=64)
+_STEP_UP = 1.06  # a size that held on the search split but not on the report split is raised by this
+_REPORT_TRIES = 3
+
+
+def shrink(
+    model: Model | str | Path,
+    *,
+    to: str | float | None = None,
+    keep: str | float | None = None,
+    effort: str = "default",
+    texts: Mapping[str, Sequence[str]] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> ShrinkResult:
+    """Make `model` smaller and measure what it kept.
+
+    `to` is the size to reach ("1/4", 0.4, "60MB", "4.0bpw"); `keep` is the share to keep ("95%", 0.95), for
+    which the smallest size that holds is searched (within `to`, if that is given too). One of the two is
+    needed. `texts` are documents by name, parted into disjoint splits to tune on, search with and report on;
+    without them, the documentation that comes with Python is used. `progress(stage, done, total)` is called
+    as work goes on. The same inputs, seed and thread count give the same bytes.
+
+    Raises `InputError` for a goal that can't be read or reached, or too little text.
+    """
+    started = time.perf_counter()
+    amounts = find_effort(effort)
+    original = model if isinstance(model, Model) else load(model)
+    asked = _asked(original, to, keep, effort)
+    splits = make_splits(texts or {"python documentation": builtin_documents()}, seed=seed)
+    tell = progress or (lambda *_: None)
+    generator = torch.Generator().manual_seed(seed)
+    documents = [document for text in splits.tune.values() for document in text]
+    builder = Builder(original, calibration_ids(original, documents, amounts, generator), amounts, seed, tell)
+    job = _Job(original, builder, splits, amounts, seed, tell)
+    found = job.to_size(asked.nbytes or 0) if asked.keep is None else job.to_keep(asked.keep, asked.nbytes)
+    plan = builder.plan(found.model.ledger.nbytes)
+    return ShrinkResult(
+        model=found.model,
+        original=original.stored,
+        original_name=original.name,
+        base_bytes=original.base_bytes,
+        asked=asked,
+        report=found.report,
+        verdict=None if asked.keep is None else holds(found.report, asked.keep),
+        trials=found.trials,
+        predicted=builder.predicted_curve(),
+        divergence={name: candidate.divergence for name, candidate in plan.chosen.items()},
+        answers=_answers(original, found.model),
+        seconds=time.perf_counter() - started,
+        notices=(*original.notices, *splits.notices, *found.report.notices, *found.notices),
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A shrunk model, what it kept on the report split, and the way to it."""
+
+    model: Model
+    report: EvalResult
+    trials: tuple[Trial, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One call's parts, and the two ways to a result."""
+
+    original: Model
+    builder: Builder
+    splits: Splits
+    effort: Effort
+    seed: int
+    progress: Progress
+
+    def to_size(self, nbytes: int) -> _Found:
+        """Build the size that was asked for and measure it."""
+        shrunk = self.builder.build(nbytes)
+        report = self._report(shrunk)
+        return _Found(shrunk, report, (_trial(shrunk.ledger.nbytes, report, None, "report", chosen=True),))
+
+    def to_keep(self, keep: float, at_most: int | None) -> _Found:
+        """Search the smallest size that holds, and measure it on fresh text."""
+        largest = min(at_most or self.builder.largest, self.builder.largest)
+        measured = find_smallest(
+            self._measure_size, self._predict, self.builder.smallest, largest, keep, self.effort.trials
+        )
+        best, missed = smallest_holding(measured), ()
+        if best is None:
+            missed = (f"no size up to {largest / 1e6:.1f} MB held on the search split; the largest is kept",)
+        found = self._certify(largest if best is None else best.nbytes, largest, keep, _REPORT_TRIES)
+        searched = tuple(_trial(m.nbytes, m.result, m.holds, "search", chosen=False) for m in measured)
+        return replace(found, trials=searched + found.trials, notices=missed + found.notices)
+
+    def _certify(self, nbytes: int, largest: int, keep: float, tries: int) -> _Found:
+        """Measure a size on the report split; where it fails there, a size up, and say so."""
+        shrunk = self.builder.build(nbytes)
+        report = self._report(shrunk)
+        held = holds(report, keep).holds
+        trial = _trial(shrunk.ledger.nbytes, report, held, "report", chosen=True)
+        if held or nbytes >= largest or tries == 1:
+            return _Found(shrunk, report, (trial,))
+        notice = f"{nbytes / 1e6:.1f} MB did not hold on the report split; a size up was tried"
+        found = self._certify(min(int(nbytes * _STEP_UP), largest), largest, keep, tries - 1)
+        failed = replace(trial, chosen=False)
+        return replace(found, trials=(failed, *found.trials), notices=(notice, *found.notices))
+
+    def _measure_size(self, nbytes: int) -> EvalResult:
+        return self._compare(
+            self.builder.build(nbytes), self.splits.search, self.effort.search_tokens, "search"
+        )
+
+    def _predict(self, nbytes: int) -> float:
+        return self.builder.plan(nbytes).divergence
+
+    def _report(self, shrunk: Model) -> EvalResult:
+        return self._compare(shrunk, self.splits.report, self.effort.report_tokens, "measure what was kept")
+
+    def _compare(
+        self, shrunk: Model, texts: Mapping[str, Sequence[str]], tokens: int, stage: str
+    ) -> EvalResult:
+        return compare(
+            self.original.module,
+            shrunk.module,
+            self.original.tokenizer,
+            texts,
+            name=shrunk.name,
+            against=self.original.name,
+            tokens=tokens,
+            choice_items=self.effort.choice_items,
+            seed=self.seed,
+            progress=lambda done, total, _: self.progress(stage, done, total),
+        )
+
+
+def _asked(original: Model, to: str | float | None, keep: str | float | None, effort: str) -> Asked:
+    if to is None and keep is None:
+        raise InputError(
+            "say how small (to, such as 1/4 or 60MB), or how much to keep (keep, such as 95%), or both"
+        )
+    size = None if to is None else parse_size(str(to), original.base_bytes, original.ledger.parameters)
+    return Asked(size, None if keep is None else parse_share(str(keep)), effort)
+
+
+def _trial(nbytes: int, result: EvalResult, held: bool | None, split: str, chosen: bool) -> Trial:
+    overall = result.overall
+    assert overall.kl is not None and overall.perplexity_kept is not None
+    return Trial(nbytes, overall.kl.value, overall.perplexity_kept, overall.choice_kept, held, split, chosen)
+
+
+def _answers(original: Model, shrunk: Model) -> tuple[Answer, ...]:
+    """The same questions to both models; a base model is given openings to continue."""
+    prompts = _QUESTIONS if original.can_chat else _OPENINGS
+
+    def ask(model: Model, prompt: str) -> str:
+        if model.can_chat:
+            return model.chat([{"role": "user", "content": prompt}], _ANSWER).text
+        return model.generate(prompt, _ANSWER).text
+
+    shrunk.keep_float()
+    answers = tuple(Answer(p, ask(original, p), ask(shrunk, p)) for p in prompts)
+    shrunk.keep_float(False)
+    return answers

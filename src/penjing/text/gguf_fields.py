@@ -1,0 +1,98 @@
+"""The tokenizer's part of a GGUF file's metadata, checked key by key."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penjing.errors import InputError
+from penjing.formats.quote import quote
+
+# Values of `tokenizer.ggml.token_type`.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+PREFIX = "tokenizer.ggml."
+
+
+class GGUFFields:
+    """The tokenizer's keys, each checked for its type and against the vocabulary when it is read."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self._metadata = metadata
+        self.tokens = self._texts("tokens")
+        self.vocabulary = {text: id for id, text in enumerate(self.tokens)}
+        if len(self.vocabulary) < len(self.tokens):
+            twice = next(text for id, text in enumerate(self.tokens) if self.vocabulary[text] != id)
+            raise InputError(f"The GGUF file's vocabulary has the token {quote(twice)} twice.")
+        kinds = self.get("token_type")
+        self.kinds = [NORMAL] * len(self.tokens) if kinds is None else self._numbers("token_type")
+
+    def get(self, key: str) -> Any:
+        return self._metadata.get(PREFIX + key)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self.get(key)
+        value = default if value is None else value
+        if not isinstance(value, str):
+            raise InputError(f"The GGUF file's {PREFIX}{key} should be text; it is {quote(value)}.")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.get(key)
+        value = default if value is None else value
+        if not isinstance(value, bool):
+            raise InputError(f"The GGUF file's {PREFIX}{key} should be true or false; it is {quote(value)}.")
+        return value
+
+    def token_id(self, key: str, default: int | None = None) -> int | None:
+        value = self.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < len(self.tokens):
+            raise InputError(
+                f"The GGUF file's {PREFIX}{key} is {quote(value)}, outside its vocabulary of "
+                f"{len(self.tokens)} tokens."
+            )
+        return value
+
+    def scores(self) -> list[float]:
+        return self._numbers("scores")
+
+    def merges(self) -> list[tuple[str, str]]:
+        """Pairs of pieces, parted in the file by the first blank that isn't the first character."""
+        pairs = []
+        for line in self._texts("merges"):
+            cut = line.find(" ", 1)
+            left, right = line[:cut], line[cut + 1 :]
+            known = left in self.vocabulary and right in self.vocabulary and left + right in self.vocabulary
+            if cut < 0 or not known:
+                raise InputError(
+                    f"The GGUF file's merge {quote(line)} (number {len(pairs) + 1}) isn't two tokens of its "
+                    "vocabulary that make a third."
+                )
+            pairs.append((left, right))
+        return pairs
+
+    def _texts(self, key: str) -> list[str]:
+        values = self._array(key)
+        if not all(isinstance(value, str) for value in values):
+            raise InputError(f"The GGUF file's {PREFIX}{key} should be an array of texts.")
+        return values
+
+    def _numbers(self, key: str) -> list[Any]:
+        values = self._array(key)
+        if not all(isinstance(value, (int, float)) and value == value for value in values):
+            raise InputError(f"The GGUF file's {PREFIX}{key} should be an array of numbers.")
+        if len(values) != len(self.tokens):
+            raise InputError(
+                f"The GGUF file's {PREFIX}{key} has {len(values)} entries for {len(self.tokens)} tokens."
+            )
+        return values
+
+    def _array(self, key: str) -> list[Any]:
+        value = self.get(key)
+        if value is None:
+            raise InputError(f"The GGUF file has no {PREFIX}{key}, so its tokenizer can't be built.")
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise InputError(f"The GGUF file's {PREFIX}{key} should be an array.")
+        values = list(value)
+        if not values:
+            raise InputError(f"The GGUF file's {PREFIX}{key} is empty, so its tokenizer can't be built.")
+        return values

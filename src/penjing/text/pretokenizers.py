@@ -1,0 +1,123 @@
+"""How byte-level BPE families cut text before merging, under the tags that GGUF files use for them.
+
+A GGUF file names the rule (`tokenizer.ggml.pre`) but doesn't carry it. Each entry follows the
+`tokenizer.json` that the family published, normaliser included. A tag that isn't here is refused: a near
+miss would give slightly wrong ids without a sign.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+from penjing.errors import UnsupportedError
+from penjing.text.pretokenizer_patterns import (
+    CJK,
+    DEEPSEEK3_CJK,
+    DEEPSEEK3_WORDS,
+    DEEPSEEK_LLM_LETTERS,
+    DEEPSEEK_LLM_PUNCTUATION,
+    GPT_4O,
+    LLAMA_3,
+    QWEN_2,
+    QWEN_35,
+    TEKKEN,
+)
+
+PreTokenizer = pre_tokenizers.PreTokenizer
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One family's rule. `add_bos` is for files that don't say; `ignore_merges` takes whole words first."""
+
+    pre_tokenizer: Callable[[], PreTokenizer]
+    nfc: bool = False
+    ignore_merges: bool = False
+    add_bos: bool = False
+
+    @property
+    def normalizer(self) -> normalizers.Normalizer | None:
+        return normalizers.NFC() if self.nfc else None
+
+
+def rule_for(tag: str) -> Rule:
+    """The rule for a tag; UnsupportedError names an unknown one."""
+    try:
+        return _RULES[tag]
+    except KeyError:
+        raise UnsupportedError(
+            f"This GGUF file's tokenizer splits text by the rule {tag!r}, which penjing doesn't know; "
+            "use the model's Hugging Face folder, whose tokenizer.json carries the rule."
+        ) from None
+
+
+def _gpt_2() -> PreTokenizer:
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+
+
+def _digits_apart() -> PreTokenizer:
+    return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _gpt_2()])
+
+
+def _falcon() -> PreTokenizer:
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Punctuation(behavior="contiguous"),
+            _gpt_2(),
+            pre_tokenizers.Digits(individual_digits=False),
+            pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), behavior="isolated"),
+        ]
+    )
+
+
+def _split(*patterns: str, digits_apart: bool = False) -> Callable[[], PreTokenizer]:
+    """Cut at every match of each pattern in turn, then spell in bytes."""
+
+    def build() -> PreTokenizer:
+        steps: list[PreTokenizer] = [
+            pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in patterns
+        ]
+        if digits_apart:
+            steps.append(pre_tokenizers.Digits(individual_digits=True))
+        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+        return pre_tokenizers.Sequence(steps)
+
+    return build
+
+
+_LLAMA_3_RULE = Rule(_split(LLAMA_3), ignore_merges=True, add_bos=True)
+_QWEN_2_RULE = Rule(_split(QWEN_2), nfc=True)
+_GPT_4O_RULE = Rule(_split(GPT_4O))
+
+_RULES = {
+    "default": Rule(_gpt_2),
+    "gpt-2": Rule(_gpt_2),
+    "phi-2": Rule(_gpt_2),
+    "mpt": Rule(_gpt_2, nfc=True),
+    "olmo": Rule(_gpt_2, nfc=True),
+    "smollm": Rule(_digits_apart),
+    "starcoder": Rule(_digits_apart),
+    "refact": Rule(_digits_apart),
+    "codeshell": Rule(_digits_apart),
+    "command-r": Rule(_digits_apart, nfc=True),
+    "falcon": Rule(_falcon),
+    "llama3": _LLAMA_3_RULE,
+    "llama-v3": _LLAMA_3_RULE,
+    "llama-bpe": _LLAMA_3_RULE,
+    "falcon3": _LLAMA_3_RULE,
+    "lfm2": _LLAMA_3_RULE,
+    "dbrx": Rule(_split(LLAMA_3)),
+    "smaug-bpe": Rule(_split(LLAMA_3)),
+    "tekken": Rule(_split(TEKKEN), ignore_merges=True, add_bos=True),
+    "qwen2": _QWEN_2_RULE,
+    "deepseek-r1-qwen": _QWEN_2_RULE,
+    "qwen35": Rule(_split(QWEN_35), nfc=True),
+    "gpt-4o": _GPT_4O_RULE,
+    "llama4": _GPT_4O_RULE,
+    "deepseek-llm": Rule(
+        _split(r"[\r\n]", DEEPSEEK_LLM_LETTERS, DEEPSEEK_LLM_PUNCTUATION, r"\s+$", CJK, digits_apart=True)
+    ),
+    "deepseek-coder": Rule(_split(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, digits_apart=True)),
+    "deepseek-v3": Rule(_split(r"\p{N}{1,3}", DEEPSEEK3_CJK, DEEPSEEK3_WORDS)),
+}
