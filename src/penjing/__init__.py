@@ -1,16 +1,35 @@
 """penjing: take a real language model, make it a fraction of its size, prove what it kept, and talk to it.
 
 import penjing
+
 model = penjing.load("path/to/model")
 small = penjing.shrink(model, to="1/4")
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penjing.errors import InputError, PenjingError, ResourceError, UnsupportedError
 
+if TYPE_CHECKING:
+    from penjing.api import Model, compare, load
+    from penjing.engine.params import SamplingParams
+    from penjing.shrink.shrink import shrink
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "InputError",
+    "Model",
+    "PenjingError",
+    "ResourceError",
+    "SamplingParams",
+    "UnsupportedError",
+    "__version__",
+    "compare",
+    "load",
+    "shrink",
+]
 
 # torch is imported only when one of these is first used.
 _LAZY = {
@@ -20,8 +39,6 @@ _LAZY = {
     "shrink": "penjing.shrink.shrink",
     "SamplingParams": "penjing.engine.params",
 }
-
-__all__ = ["InputError", "PenjingError", "ResourceError", "UnsupportedError", "__version__", *sorted(_LAZY)]
 
 
 def __getattr__(name: str) -> Any:

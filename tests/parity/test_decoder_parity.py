@@ -50,7 +50,9 @@ TWINS = {
     "mistral window": MistralConfig(**TINY, sliding_window=8),
     "mistral no window": MistralConfig(**TINY, sliding_window=None),
     "qwen2 tied": Qwen2Config(**TINY, tie_word_embeddings=True),
-    "qwen2 upper windows": Qwen2Config(**TINY, use_sliding_window=True, sliding_window=8, max_window_layers=1),
+    "qwen2 upper windows": Qwen2Config(
+        **TINY, use_sliding_window=True, sliding_window=8, max_window_layers=1
+    ),
     "qwen2 layer types": Qwen2Config(
         **TINY,
         use_sliding_window=True,
@@ -109,10 +111,12 @@ def test_any_split_of_the_prompt_through_the_cache_gives_the_uncached_logits(twi
 @torch.inference_mode()
 def test_cached_decoding_equals_transformers_cached_decoding(twin):
     reference, module = twin
+    if module.config.rope.rope_type == "dynamic":
+        pytest.skip("transformers' own frequencies depend on the calls before")
     ids, positions = prompt()
     cache, past = StaticCache(module.config, 2, 64), None
     for piece in (slice(0, 30), slice(30, 31), slice(31, 40)):
         ours = module(ids[:, piece], positions[:, piece], cache=cache)
-        theirs = reference(ids[:, piece], past_key_values=past, use_cache=True)
+        theirs = reference(ids[:, piece], cache=past, use_cache=True)
         past = theirs.past_key_values
         assert (ours - theirs.logits).abs().max() <= 1e-4

@@ -25,7 +25,8 @@ HARMLESS = frozenset((
     "name_or_path", "num_labels", "output_attentions", "output_hidden_states", "output_past",
     "pad_token_id", "problem_type", "resid_pdrop", "return_dict", "sep_token_id", "task_specific_params",
     "tokenizer_class", "torch_dtype", "torchscript", "transformers_version", "use_bfloat16", "use_cache",
-    "unsloth_version", "unsloth_fixed", "quantization_config",
+    "unsloth_version", "unsloth_fixed", "quantization_config", "unk_token_id", "vocab_file",
+    "tokenizer_file", "tie_encoder_decoder", "add_cross_attention", "cross_attention_hidden_size",
 ))
 # fmt: on
 _CHANGES_NUMBERS = re.compile(
@@ -80,14 +81,8 @@ class ForeignConfig:
     def finish(self) -> tuple[str, ...]:
         """Refuse unread keys that could change numbers; return the other unread ones that aren't
         bookkeeping."""
-        unread = [
-            k for k, v in self.values.items() if k not in self._read and k not in HARMLESS and v is not None
-        ]
-        loud = [
-            k
-            for k in unread
-            if not k.startswith("_") and _CHANGES_NUMBERS.search(k) and self.values[k] is not False
-        ]
+        unread = [k for k, v in self.values.items() if v is not None and not self._is_known(k)]
+        loud = [k for k in unread if _CHANGES_NUMBERS.search(k) and self.values[k] is not False]
         if loud:
             hints = (
                 f"{k} (near {near[0]})" if (near := get_close_matches(k, self._read, 1)) else k for k in loud
@@ -97,6 +92,10 @@ class ForeignConfig:
                 f"{', '.join(hints)}; remove them if they have no effect"
             )
         return tuple(unread)
+
+    def _is_known(self, key: str) -> bool:
+        """Read, bookkeeping, or private to the writer (`_name_or_path`)."""
+        return key in self._read or key in HARMLESS or key.startswith("_")
 
     def _required(self, key: str, default: Any) -> Any:
         value = self.get(key, default)

@@ -13,6 +13,7 @@ from penjing.model.ledger import module_ledger
 from penjing.model.linear import PackedMatrix
 from penjing.model.quantization import FORMAT_KEY, write_quantization
 
+SHARD_BYTES = 5_000_000_000
 _SLACK = 64_000_000  # tokenizer, configs and report
 
 
@@ -37,7 +38,7 @@ def save_folder(
         write_json(folder / "config.json", _config(module, dtypes, hf_config))
         if generation_config:
             write_json(folder / "generation_config.json", dict(generation_config))
-        written = write_safetensors_shards(folder, _stored(module, dtypes))
+        written = write_safetensors_shards(folder, _stored(module, dtypes), SHARD_BYTES)
         assert written == promised, f"{written} bytes were written, {promised} were promised"
         write_json(folder / MANIFEST, {"format_version": 1, "tensor_bytes": written})
     return written

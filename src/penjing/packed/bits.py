@@ -59,7 +59,8 @@ def _pack_plane(codes_RC: torch.Tensor, width: int) -> torch.Tensor:
         return codes_RC
     rows, columns = codes_RC.shape
     per_byte = 8 // width
-    padded = torch.nn.functional.pad(codes_RC, (0, -columns % per_byte)).view(rows, -1, per_byte)
+    padded = torch.nn.functional.pad(codes_RC, (0, -columns % per_byte))
+    padded = padded.view(rows, padded.shape[1] // per_byte, per_byte)
     packed = padded[..., 0].clone()
     for i in range(1, per_byte):
         packed |= padded[..., i] << (i * width)

@@ -35,10 +35,23 @@ class Allocation:
 
 
 def allocate(candidates: Mapping[str, Sequence[Candidate]], budget: int) -> Allocation:
-    """The allocation of least predicted divergence whose bytes are at most `budget`.
+    """The allocation of least predicted divergence whose bytes are at most `budget`, as far as steps
+    along the hulls find it, and never a worse one than the same grid for every matrix.
 
     Raises `InputError` naming the smallest reachable size when even that is over the budget.
     """
+    climbed = _climb(candidates, budget)
+    same = [a for spec in _shared_specs(candidates) if (a := uniform(candidates, spec)).nbytes <= budget]
+    return min([climbed, *same], key=lambda allocation: allocation.divergence)
+
+
+def _shared_specs(candidates: Mapping[str, Sequence[Candidate]]) -> list[AffineSpec]:
+    """The grids that every matrix can have."""
+    first, *others = ([option.spec for option in options] for options in candidates.values())
+    return [spec for spec in first if spec is not None and all(spec in other for other in others)]
+
+
+def _climb(candidates: Mapping[str, Sequence[Candidate]], budget: int) -> Allocation:
     hulls = {name: convex_hull(options) for name, options in candidates.items()}
     smallest = sum(hull[0].nbytes for hull in hulls.values())
     if smallest > budget:

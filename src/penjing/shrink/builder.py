@@ -12,10 +12,10 @@ from penjing.errors import InputError
 from penjing.model.ledger import module_ledger
 from penjing.shrink.allocation import Allocation, allocate
 from penjing.shrink.blockwise import round_decoder
-from penjing.shrink.candidates import Candidate, candidates_of
+from penjing.shrink.candidates import GRIDS, Candidate, candidates_of
 from penjing.shrink.effort import Effort
 from penjing.shrink.sensitivity import Sensitivity, measure_sensitivity
-from penjing.shrink.targets import packable_matrices
+from penjing.shrink.targets import Matrix, packable_matrices
 
 Progress = Callable[[str, int, int], None]
 
@@ -58,33 +58,37 @@ class Builder:
 
     @cached_property
     def candidates(self) -> dict[str, list[Candidate]]:
-        matrices = packable_matrices(self.original.module)
         return candidates_of(
-            self.original.module, matrices, self.sensitivity, progress=self._stage("predict losses")
+            self.original.module, self._matrices, self.sensitivity, progress=self._stage("predict losses")
         )
 
     @cached_property
     def fixed_bytes(self) -> int:
         """Bytes of what is never packed: norms and biases."""
-        names = {f"{name}.weight" for name in self.candidates}
+        names = {f"{matrix.name}.weight" for matrix in self._matrices}
         return sum(
             e.nbytes
             for e in module_ledger(self.original.module, self._kept_dtypes).entries
             if e.name not in names
         )
 
-    @property
+    @cached_property
     def smallest(self) -> int:
-        """Bytes of the smallest model that can be built."""
-        return self.fixed_bytes + sum(min(c.nbytes for c in options) for options in self.candidates.values())
+        """Bytes of the smallest model that can be built; known from the shapes alone."""
+        least = (min(g.nbytes(m.rows, m.columns) for g in GRIDS) for m in self._matrices)
+        return self.fixed_bytes + sum(least)
 
     @property
     def largest(self) -> int:
         """Bytes of the model with every matrix at its best."""
         return self.fixed_bytes + sum(max(c.nbytes for c in options) for options in self.candidates.values())
 
-    def plan(self, nbytes: int) -> Allocation:
-        """Which matrix gets which grid in a model of at most `nbytes`; too few are an `InputError`."""
+    @cached_property
+    def _matrices(self) -> list[Matrix]:
+        return packable_matrices(self.original.module)
+
+    def require_reachable(self, nbytes: int) -> None:
+        """Raise `InputError` if no model of at most `nbytes` can be built. Needs no compute."""
         if nbytes < self.smallest:
             share, bits = (
                 self.smallest / self.original.base_bytes,
@@ -94,6 +98,10 @@ class Builder:
                 f"{nbytes / 1e6:.2f} MB can't be reached: the smallest model that can be built has"
                 f" {self.smallest / 1e6:.2f} MB ({share:.3f} of the base, {bits:.2f} bits a weight)"
             )
+
+    def plan(self, nbytes: int) -> Allocation:
+        """Which matrix gets which grid in a model of at most `nbytes`; too few are an `InputError`."""
+        self.require_reachable(nbytes)
         return allocate(self.candidates, nbytes - self.fixed_bytes)
 
     def build(self, nbytes: int) -> Model:
@@ -120,7 +128,7 @@ class Builder:
     @cached_property
     def _kept_dtypes(self) -> dict[str, torch.dtype]:
         """What isn't packed is stored as it was; a matrix that came from blocks goes to 16 bits."""
-        packable = {f"{m.name}.weight" for m in packable_matrices(self.original.module)}
+        packable = {f"{matrix.name}.weight" for matrix in self._matrices}
         return {
             name: torch.bfloat16 if name in packable and dtype == torch.float32 else dtype
             for name, dtype in self.original.dtypes.items()

@@ -61,6 +61,8 @@ def shrink(
     generator = torch.Generator().manual_seed(seed)
     documents = [document for text in splits.tune.values() for document in text]
     builder = Builder(original, calibration_ids(original, documents, amounts, generator), amounts, seed, tell)
+    if asked.nbytes is not None:
+        builder.require_reachable(asked.nbytes)
     job = _Job(original, builder, splits, amounts, seed, tell)
     found = job.to_size(asked.nbytes or 0) if asked.keep is None else job.to_keep(asked.keep, asked.nbytes)
     plan = builder.plan(found.model.ledger.nbytes)

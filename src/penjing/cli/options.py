@@ -1,0 +1,27 @@
+"""The options that several verbs share, each described once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A Hugging Face folder, a .gguf file, or a folder penjing wrote."),
+]
+OutOption = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The folder to write.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="What all random choices follow from.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+ThreadsOption = Annotated[
+    int | None, typer.Option("--threads", min=1, metavar="N", help="CPU threads to use (default: all cores).")
+]
+TextOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--text",
+        metavar="FILE",
+        help="UTF-8 text, its documents parted by lines that hold only a form feed, or .jsonl with a "
+        '"text" on each line. Repeatable. Without it: the documentation that comes with Python.',
+    ),
+]

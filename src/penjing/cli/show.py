@@ -1,0 +1,141 @@
+"""`penjing show`: what a model is, from its headers alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from penjing.cli.options import DebugOption, JsonOption, ModelArgument, ThreadsOption
+from penjing.cli.session import session
+from penjing.cli.wording import listing, megabytes, millions
+
+if TYPE_CHECKING:
+    from penjing.model.config import ModelConfig, RopeConfig
+    from penjing.model.plan import LoadPlan
+    from penjing.text.tokenizer import Tokenizer
+
+
+def show(
+    model: ModelArgument, json: JsonOption = False, debug: DebugOption = False, threads: ThreadsOption = None
+) -> None:
+    """Say what a model is. Its shape, size, storage, tokenizer and oddities; no weights are loaded."""
+    with session(json, debug, threads) as this:
+        this.doing = f"reading {model}"
+        from penjing.api import check_vocabulary
+        from penjing.formats.open import open_checkpoint
+        from penjing.model.plan import plan_load
+        from penjing.text.load import load_tokenizer
+
+        plan = plan_load(open_checkpoint(model))
+        tokenizer = load_tokenizer(plan.checkpoint)
+        check_vocabulary(plan, tokenizer)
+        facts = _facts(model, plan, tokenizer)
+        this.result(facts, _as_text(facts))
+
+
+def _facts(ref: str, plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Everything that is shown, under the keys of `--json`. Sizes are in bytes, each window in tokens."""
+    from penjing.memory import available_memory
+    from penjing.model.ledger import base_bytes, plan_ledger
+    from penjing.model.loading import load_bytes
+
+    ledger, config = plan_ledger(plan), plan.config
+    return {
+        "model": ref,
+        "format": plan.checkpoint.kind,
+        "architecture": plan.family.architecture,
+        "parameters": ledger.parameters,
+        "parameters_by_group": ledger.parameters_by_group(),
+        "bytes": ledger.nbytes,
+        "bytes_by_storage": ledger.bytes_by_kind(),
+        "bits_per_weight": ledger.bits_per_weight,
+        "base_bytes": base_bytes(ledger),
+        "memory_needed": load_bytes(plan),
+        "memory_free": available_memory(),
+        "layers": config.num_hidden_layers,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "attention_heads": config.num_attention_heads,
+        "key_value_heads": config.num_key_value_heads,
+        "head_dim": config.head_dim,
+        "windows": list(config.windows),
+        "rope": _rope(config.rope),
+        "context": config.max_position_embeddings,
+        "vocab_size": config.vocab_size,
+        "tied_head": config.tie_word_embeddings,
+        "tokenizer": {
+            "kind": type(tokenizer.backend.model).__name__,
+            "tokens": tokenizer.vocab_size,
+            "begin": tokenizer.special_tokens.get("bos_token"),
+            "adds_begin": tokenizer.add_bos,
+            "ends": [tokenizer.backend.id_to_token(token) for token in sorted(tokenizer.end_ids)],
+        },
+        "chat_template": tokenizer.chat_template is not None,
+        "attention": _attention(config),
+        "notices": [*plan.notices, *tokenizer.notices],
+    }
+
+
+def _rope(rope: RopeConfig) -> dict[str, Any]:
+    from penjing.model.rope_config import rope_to_hf
+
+    return rope_to_hf(rope)
+
+
+def _attention(config: ModelConfig) -> str:
+    """The layers' kinds in words: "full in 6 layers, a window of 4096 tokens in 24"."""
+    kinds = Counter(config.windows)
+    return ", ".join(
+        f"{'full' if window is None else f'a window of {window} tokens'} in {count} layers"
+        for window, count in kinds.items()
+    )
+
+
+def _as_text(facts: dict[str, Any]) -> str:
+    groups = ", ".join(f"{name} {millions(n)}" for name, n in facts["parameters_by_group"].items())
+    kinds = ", ".join(f"{name} {megabytes(n)}" for name, n in facts["bytes_by_storage"].items())
+    head = "tied to the embedding" if facts["tied_head"] else "a matrix of its own"
+    lines = [
+        ("model", facts["model"]),
+        ("architecture", f"{facts['architecture']}, from {_FORMATS[facts['format']]}"),
+        ("parameters", f"{millions(facts['parameters'])}: {groups}"),
+        ("size", f"{megabytes(facts['bytes'])}, {facts['bits_per_weight']:.2f} bits per weight: {kinds}"),
+        ("base", f"{megabytes(facts['base_bytes'])}, which a shrunk version is held against"),
+        (
+            "to load",
+            f"{megabytes(facts['memory_needed'])} of memory, {megabytes(facts['memory_free'])} are free",
+        ),
+        (
+            "layers",
+            f"{facts['layers']}, {facts['hidden_size']} wide, feed-forward {facts['intermediate_size']}",
+        ),
+        (
+            "heads",
+            f"{facts['attention_heads']} for queries, {facts['key_value_heads']} for keys and values, "
+            f"each {facts['head_dim']} wide",
+        ),
+        ("attention", facts["attention"]),
+        ("positions", _positions_text(facts["rope"])),
+        ("context", f"{facts['context']} tokens"),
+        ("head", f"{facts['vocab_size']} rows, {head}"),
+        ("tokenizer", _tokenizer_text(facts["tokenizer"])),
+        ("chat template", "yes" if facts["chat_template"] else "none: a base model, it completes raw text"),
+    ]
+    return "\n".join([listing(lines), *(f"note: {notice}" for notice in facts["notices"])])
+
+
+_FORMATS = {"hf": "a Hugging Face folder", "gguf": "a GGUF file"}
+
+
+def _positions_text(rope: dict[str, Any]) -> str:
+    settings = {name: value for name, value in rope.items() if name != "rope_type"}
+    shown = (f"{k} {f'{len(v)} values' if isinstance(v, list) else f'{v:g}'}" for k, v in settings.items())
+    return f"rotary, {rope['rope_type']}: {', '.join(shown)}"
+
+
+def _tokenizer_text(tokenizer: dict[str, Any]) -> str:
+    begin = tokenizer["begin"]
+    begins = "nothing" if begin is None or not tokenizer["adds_begin"] else begin
+    ends = " ".join(tokenizer["ends"]) or "no token"
+    kind = f"{tokenizer['kind']}, {tokenizer['tokens']} tokens"
+    return f"{kind}; puts {begins} before a text; an answer ends at {ends}"

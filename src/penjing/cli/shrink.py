@@ -1,0 +1,131 @@
+"""`penjing shrink`: a model made small, with a report of what it kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from penjing.cli.loading import load_model
+from penjing.cli.options import (
+    DebugOption,
+    JsonOption,
+    ModelArgument,
+    OutOption,
+    SeedOption,
+    TextOption,
+    ThreadsOption,
+)
+from penjing.cli.session import Session, session
+from penjing.cli.target import check_out
+from penjing.cli.texts import read_texts
+from penjing.cli.wording import listing, megabytes, percent, percent_between
+from penjing.errors import InputError
+
+if TYPE_CHECKING:
+    from penjing.shrink.result import ShrinkResult
+
+
+def shrink(
+    model: ModelArgument,
+    out: OutOption,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="The size to reach: 1/4 or 0.4 of the base, 60MB, 4.0bpw."),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="The share to keep, such as 95%: the smallest size is searched."),
+    ] = None,
+    effort: Annotated[
+        Literal["fast", "default", "best"], typer.Option(help="How much to spend on finding and proving it.")
+    ] = "default",
+    text: TextOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+    threads: ThreadsOption = None,
+) -> None:
+    """Make a model small. What it kept is measured on text that nothing was tuned on, and stands in
+    report.html beside it. Exit code 1: what --keep asks for does not hold."""
+    with session(json, debug, threads) as this:
+        _check_goal(model, to, keep)
+        check_out(out, model)
+        texts = read_texts(text) if text else None
+        result = _shrink(this, model, to, keep, effort, texts, seed)
+        this.doing = f"writing {out}"
+        result.save(out)
+        for notice in result.notices:
+            this.notice(notice)
+        this.result(result.to_json(out), _as_text(result, out))
+        if result.verdict is not None and not result.verdict.holds:
+            raise typer.Exit(1)
+
+
+def _check_goal(model: str, to: str | None, keep: str | None) -> None:
+    """Refuse a goal that can't be read before anything is computed; of the model only headers are read."""
+    from penjing.shrink.goal import parse_share, parse_size
+
+    if to is None and keep is None:
+        raise InputError("say how small (--to 1/4) or how much to keep (--keep 95%), or both")
+    if keep is not None:
+        parse_share(keep)
+    if to is not None:
+        from penjing.formats.open import open_checkpoint
+        from penjing.model.ledger import base_bytes, plan_ledger
+        from penjing.model.plan import plan_load
+
+        ledger = plan_ledger(plan_load(open_checkpoint(model)))
+        parse_size(to, base_bytes(ledger), ledger.parameters)
+
+
+def _shrink(
+    this: Session,
+    model: str,
+    to: str | None,
+    keep: str | None,
+    effort: str,
+    texts: dict[str, list[str]] | None,
+    seed: int,
+) -> ShrinkResult:
+    original = load_model(this, model)
+    remedy = "close other programs, try --effort fast, or use a smaller model"
+    with this.work(f"shrinking {model}", remedy) as bar:
+        from penjing.shrink.shrink import shrink
+
+        return shrink(
+            original,
+            to=to,
+            keep=keep,
+            effort=effort,
+            texts=texts,
+            seed=seed,
+            progress=lambda stage, done, total: bar(done, total, stage),
+        )
+
+
+def _as_text(result: ShrinkResult, out: Path) -> str:
+    overall = result.report.overall
+    assert overall.kl is not None and overall.agreement is not None
+    before = result.original.nbytes
+    size = f"{megabytes(result.nbytes)}, {result.ratio:.3f} of the base ({megabytes(result.base_bytes)})"
+    if before != result.base_bytes:
+        size += f", {result.nbytes / before:.3f} of the file it came from ({megabytes(before)})"
+    lines = [
+        ("size", size),
+        ("perplexity kept", percent_between(overall.perplexity_kept)),
+        ("choice kept", percent_between(overall.choice_kept)),
+        ("KL", f"{overall.kl.value:.5f} nats a token"),
+        ("agreement", f"{percent(overall.agreement.value)} of next tokens"),
+    ]
+    if result.verdict is not None:
+        lines.append(
+            ("promise", f"{'holds' if result.verdict.holds else 'does not hold'}: {result.verdict.reason}")
+        )
+    lines += [
+        ("took", f"{result.seconds:.0f} seconds"),
+        ("report", str(out / "report.html")),
+        ("try it", f"penjing chat {out}"),
+    ]
+    return listing(lines)

@@ -1,0 +1,14 @@
+"""Where a verb may write, checked before any work."""
+
+from pathlib import Path
+
+from penjing.errors import InputError
+
+
+def check_out(out: Path, model: str) -> None:
+    """InputError unless `out` may be written, and writing it leaves `model` as it is."""
+    from penjing.formats.atomic import check_target
+
+    if Path(model).resolve().is_relative_to(out.resolve()):
+        raise InputError(f"writing {out} would replace {model} itself; give a new folder")
+    check_target(out)

@@ -1,0 +1,38 @@
+"""How to run the shrunk model, and how it was made."""
+
+import platform
+import shlex
+from importlib.metadata import version
+
+import penjing
+from penjing.shrink.report import numbers
+from penjing.shrink.result import ShrinkResult
+
+
+def commands(result: ShrinkResult, out: str) -> list[tuple[str, str]]:
+    """What each command is for, and the command as a POSIX shell reads it."""
+    folder, original = shlex.quote(out), shlex.quote(result.original_name)
+    return [
+        ("Talk to it", f"penjing chat {folder}"),
+        ("Measure again what it kept", f"penjing eval {folder} --against {original}"),
+        ("See what is in it", f"penjing show {folder}"),
+    ]
+
+
+def facts(result: ShrinkResult) -> list[tuple[str, str]]:
+    """How the model was made, a line each."""
+    return [
+        ("Original", result.original_name),
+        ("Parameters", f"{result.model.ledger.parameters:,}"),
+        ("Effort", result.asked.effort),
+        ("Sizes built and measured", str(len({trial.nbytes for trial in result.trials}))),
+        ("Time", numbers.duration(result.seconds)),
+        ("Made with", f"penjing {penjing.__version__}, torch {version('torch')}"),
+        ("Python", platform.python_version()),
+    ]
+
+
+def notices(result: ShrinkResult) -> list[str]:
+    """Everything that was noticed on the way, once, less what is told beside the table of what was kept."""
+    told = set(result.report.notices)
+    return [numbers.sentence(notice) for notice in dict.fromkeys(result.notices) if notice not in told]
