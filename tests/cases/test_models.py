@@ -8,7 +8,7 @@ from penjing.errors import InputError, ResourceError, UnsupportedError
 from penjing.formats.hf_writer import write_json
 from penjing.formats.open import open_checkpoint
 from penjing.model import loading
-from penjing.model.ledger import plan_ledger
+from penjing.model.ledger import base_bytes, plan_ledger, storage_dtypes
 from penjing.model.loading import load_decoder
 from penjing.model.plan import plan_load
 
@@ -164,3 +164,12 @@ def test_a_format_version_from_the_future_is_refused(tmp_path):
     quantised = {"quant_method": "penjing", "format_version": 99, "modules": {}}
     with pytest.raises(UnsupportedError, match="version 99"):
         plan(hf_model(tmp_path / "m", CONFIG | {"quantization_config": quantised}, random_tensors()))
+
+
+def test_a_float_gguf_file_is_held_against_its_own_precision_and_saved_in_it(tmp_path):
+    file = gguf_model(tmp_path / "m.gguf", random_tensors(dtype=torch.float32))
+    found = plan(file)
+    stored = plan_ledger(found)
+    assert stored.bytes_by_kind() == {"float32": stored.nbytes}
+    assert base_bytes(stored) == stored.nbytes == 4 * stored.parameters
+    assert set(storage_dtypes(found).values()) == {torch.float32}

@@ -26,8 +26,8 @@ from penjing.text.tokenizer import Tokenizer
 
 CHOICES = 4
 CHANCE = 1 / CHOICES
-CONTEXT_TOKENS = 64
-CONTINUATION_TOKENS = 32
+CONTEXT_TOKENS = 48
+CONTINUATION_TOKENS = 16
 # How much of a text is read at first: for each item, the text of so many windows.
 SPARE = 4
 CHARACTERS_A_TOKEN = 4
@@ -154,7 +154,7 @@ def score_items(
     model: LanguageModel,
     items: Sequence[ChoiceItem],
     *,
-    batch: int = 16,
+    batch: int = 32,
     vocab: int | None = None,
     who: str = "the model",
     advance: Callable[[int], None] | None = None,

@@ -41,3 +41,7 @@ class Checkpoint(Protocol):
     def read(self, name: str) -> torch.Tensor:
         """The tensor in its stored dtype, mapped and not to be written to; GGUF blocks come as float32."""
         ...
+
+    def release(self, name: str) -> None:
+        """Let the tensor's mapped memory go; reading it again is allowed."""
+        ...

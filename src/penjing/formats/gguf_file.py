@@ -16,7 +16,7 @@ from penjing.packed.ggml import dequantize
 
 _PART_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 # Stored as they are computed with, so they are mapped; every other type is blocks.
-_PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_PLAIN = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 class GGUFFile:
@@ -46,6 +46,11 @@ class GGUFFile:
         if info.dtype in _PLAIN:
             return file.tensor(info.offset, info.shape, _PLAIN[info.dtype])
         return dequantize(file.bytes(info.offset, info.nbytes), info.dtype, info.shape)
+
+    def release(self, name: str) -> None:
+        """Let the tensor's mapped memory go; reading it again is allowed."""
+        info = self.tensors[name]
+        self._files[info.file].release(info.offset, info.nbytes)
 
 
 def open_gguf(path: Path) -> Checkpoint:

@@ -30,6 +30,8 @@ MAX_ARRAY_DEPTH = 4
 MIN_METADATA_BYTES = 8 + 4 + 1
 MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
 
+# Plain floats go by torch's names, as in every checkpoint.
+_TORCH_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _TENSOR_TYPES = {type_.value: type_.name for type_ in GGMLQuantizationType}
 _SCALARS = {
     GGUFValueType.UINT8: "B",
@@ -121,7 +123,7 @@ class _Reader:
             nbytes = packed_nbytes(type_name, shape)
         except InputError as error:
             raise self._broken(f"{field}: {error}") from error
-        return TensorInfo(name, shape, type_name, nbytes, self.path, offset)
+        return TensorInfo(name, shape, _TORCH_NAMES.get(type_name, type_name), nbytes, self.path, offset)
 
     def _tensor_type(self, field: str) -> str:
         number = self._scalar("I", f"the type of {field}")

@@ -51,6 +51,11 @@ class HFFolder:
         info = self.tensors[name]
         return read_tensor(self._files[info.file], info)
 
+    def release(self, name: str) -> None:
+        """Let the tensor's mapped memory go; reading it again is allowed."""
+        info = self.tensors[name]
+        self._files[info.file].release(info.offset, info.nbytes)
+
 
 def open_hf_folder(path: Path) -> Checkpoint:
     """Open and check a folder: its config, its index and the header of every file of weights.

@@ -23,6 +23,7 @@ class MappedFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.notice: str | None = None
+        self._view: mmap.mmap | None = None
         self._bytes: torch.Tensor | None = None
         try:
             with path.open("rb") as file:
@@ -36,7 +37,7 @@ class MappedFile:
         if self.size == 0:
             raise InputError(f"{self.path} is empty; copy or download it again.")
         try:
-            view = mmap.mmap(fileno, self.size, access=mmap.ACCESS_COPY)
+            self._view = mmap.mmap(fileno, self.size, access=mmap.ACCESS_COPY)
         except OSError as error:
             reason = os.strerror(error.errno or errno.ENODEV)
             self.notice = (
@@ -44,7 +45,7 @@ class MappedFile:
                 "which takes more memory."
             )
         else:
-            self._bytes = torch.frombuffer(view, dtype=torch.uint8)
+            self._bytes = torch.frombuffer(self._view, dtype=torch.uint8)
 
     def bytes(self, offset: int, nbytes: int) -> torch.Tensor:
         """`nbytes` bytes from `offset`, as a uint8 tensor (nbytes,); InputError where the file ends first."""
@@ -58,6 +59,16 @@ class MappedFile:
             if file.readinto(data.numpy().data) != nbytes:
                 raise InputError(f"{self.path} became shorter while it was read.")
         return data
+
+    def release(self, offset: int, nbytes: int) -> None:
+        """Let the memory behind these bytes go; they are read from the file again when next used.
+
+        Without this, a file read once from end to end would stay in memory beside what was made of it.
+        """
+        start = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
+        length = (offset + nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - start
+        if self._view is not None and length > 0 and hasattr(mmap, "MADV_DONTNEED"):
+            self._view.madvise(mmap.MADV_DONTNEED, start, length)
 
     def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """The little-endian tensor of `shape` and `dtype` stored at `offset`, of any alignment."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 
 import torch
 
 from penjing.model.decoder import Decoder
 from penjing.model.linear import PackedMatrix
-from penjing.model.plan import LoadPlan, build_skeleton
+from penjing.model.plan import LoadPlan, tensor_shapes
 
 _FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4}
 
@@ -64,16 +65,16 @@ def group_of(name: str) -> str:
 
 def plan_ledger(plan: LoadPlan) -> Ledger:
     """The ledger of a checkpoint as it lies on disk, from its headers alone."""
-    skeleton = build_skeleton(plan.config).state_dict()
     entries = []
-    for name, tensor in skeleton.items():
+    for name, shape in tensor_shapes(plan.config).items():
+        parameters = prod(shape)
         module = name.removesuffix(".weight")
         if module in plan.packed:
             spec = plan.packed[module]
-            entries.append(Entry(name, tensor.numel(), spec.nbytes(*tensor.shape), str(spec)))
+            entries.append(Entry(name, parameters, spec.nbytes(*shape), str(spec)))
         else:
             info = plan.info(name)
-            entries.append(Entry(name, tensor.numel(), info.nbytes, info.dtype))
+            entries.append(Entry(name, parameters, info.nbytes, info.dtype))
     return Ledger(tuple(entries))
 
 
@@ -102,9 +103,8 @@ def base_bytes(ledger: Ledger) -> int:
 def storage_dtypes(plan: LoadPlan) -> dict[str, torch.dtype]:
     """The dtype in which each float tensor is saved again: its own, and float32, which loses nothing, for
     values that were unpacked from blocks."""
-    names = build_skeleton(plan.config).state_dict()
     dtypes = {}
-    for name in names:
+    for name in tensor_shapes(plan.config):
         stored = plan.info(name).dtype if name in plan.sources else ""
         dtypes[name] = getattr(torch, stored) if stored in _FLOATS else torch.float32
     return dtypes

@@ -30,6 +30,7 @@ def load_decoder(plan: LoadPlan, progress: Progress | None = None) -> Decoder:
     parameters = [name for name, _ in module.named_parameters()]
     for done, name in enumerate(parameters):
         _assign(module, name, _read_float(plan, name))
+        plan.checkpoint.release(plan.sources[name])
         if progress:
             progress(done + 1, len(parameters))
     return module.eval().requires_grad_(False)
@@ -59,9 +60,14 @@ def _read_float(plan: LoadPlan, name: str) -> torch.Tensor:
     tensor = plan.checkpoint.read(plan.sources[name])
     if not tensor.is_floating_point():
         raise InputError(f"{plan.checkpoint.path}: {plan.sources[name]} holds {tensor.dtype}, not floats")
+    is_mapped = tensor.untyped_storage().nbytes() != tensor.nbytes
     if plan.checkpoint.kind == "gguf":
         tensor = plan.family.undo_gguf(name, tensor, plan.config)
-    return tensor.to(torch.float32, copy=plan.checkpoint.kind == "hf").contiguous()
+    weight = tensor.to(torch.float32, copy=is_mapped).contiguous()
+    # The sum is one quick pass; only when it isn't finite is each value looked at.
+    if not weight.sum().isfinite() and not weight.isfinite().all():
+        raise InputError(f"{plan.checkpoint.path}: {plan.sources[name]} holds values that are not finite")
+    return weight
 
 
 def _assign(module: nn.Module, name: str, tensor: torch.Tensor) -> None:

@@ -4,6 +4,7 @@ weight is read."""
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -53,8 +54,7 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     names = _module_names(checkpoint, config)
     config, tie_notices = _settle_tie(checkpoint, config, names)
     packed = read_quantization(hf_config, source)
-    skeleton = build_skeleton(config)
-    expected = _expected_tensors(skeleton, packed, source)
+    expected = _expected_tensors(config, packed, source)
     sources, dropped = _match(checkpoint, names, expected)
     hf_config = dict(hf_config) | {"tie_word_embeddings": config.tie_word_embeddings}
     notices = (*checkpoint.notices, *notices, *tie_notices, *dropped)
@@ -65,6 +65,12 @@ def build_skeleton(config: ModelConfig) -> Decoder:
     """The module with shapes and no storage."""
     with torch.device("meta"):
         return Decoder(config)
+
+
+@lru_cache(maxsize=4)
+def tensor_shapes(config: ModelConfig) -> Mapping[str, tuple[int, ...]]:
+    """Name and shape of every tensor of the float model, in its own order."""
+    return {name: tuple(tensor.shape) for name, tensor in build_skeleton(config).state_dict().items()}
 
 
 def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
@@ -93,8 +99,8 @@ def _module_names(checkpoint: Checkpoint, config: ModelConfig) -> dict[str, str]
     """The checkpoint's tensor names, under the names that the module has for them."""
     if checkpoint.kind == "hf":
         return {name: name for name in checkpoint.tensors}
-    untied = build_skeleton(replace(config, tie_word_embeddings=False))
-    return gguf_names(checkpoint, config.num_hidden_layers, untied.state_dict())
+    untied = replace(config, tie_word_embeddings=False)
+    return gguf_names(checkpoint, config.num_hidden_layers, tensor_shapes(untied))
 
 
 def _settle_tie(
@@ -116,11 +122,11 @@ def _settle_tie(
 
 
 def _expected_tensors(
-    skeleton: Decoder, packed: Mapping[str, PackedSpec], source: str
+    config: ModelConfig, packed: Mapping[str, PackedSpec], source: str
 ) -> dict[str, tuple[tuple[int, ...], torch.dtype | None]]:
     """Name, shape and (for packed parts) dtype of every tensor that must be in the file."""
     expected: dict[str, tuple[tuple[int, ...], torch.dtype | None]] = {
-        name: (tuple(tensor.shape), None) for name, tensor in skeleton.state_dict().items()
+        name: (shape, None) for name, shape in tensor_shapes(config).items()
     }
     for module, spec in packed.items():
         if f"{module}.weight" not in expected:

@@ -51,6 +51,7 @@ class Builder:
     @cached_property
     def sensitivity(self) -> Sensitivity:
         few_NL = self.ids_NL[: self.effort.sensitivity_passages]
+        few_NL = few_NL[:, : few_NL.shape[1] // 2 * 2].reshape(2 * len(few_NL), -1)  # halves: half the memory
         generator = torch.Generator().manual_seed(self.seed)
         return measure_sensitivity(
             self.original.module, few_NL, generator, self._stage("measure sensitivity")

@@ -14,7 +14,7 @@ from penjing.shrink.targets import Matrix
 
 Progress = Callable[[int, int], None]
 GRIDS = tuple(AffineSpec(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128))
-_SAMPLE_ROWS = 48  # rows that stand for a matrix when its error is predicted
+_SAMPLE_ROWS = 32  # rows that stand for a matrix when its error is predicted
 
 
 @dataclass(frozen=True)

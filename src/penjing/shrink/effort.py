@@ -23,7 +23,7 @@ class Effort:
 EFFORTS = {
     effort.name: effort
     for effort in (
-        Effort("fast", 16, 4, 4_096, 8_192, 200, 3),
+        Effort("fast", 12, 4, 4_096, 8_192, 200, 3),
         Effort("default", 32, 8, 8_192, 32_768, 600, 5),
         Effort("best", 128, 32, 16_384, 65_536, 2_000, 8),
     )

@@ -12,6 +12,7 @@ from penjing.engine.params import SamplingParams
 from penjing.errors import InputError
 from penjing.evaluate.compare import compare
 from penjing.evaluate.result import EvalResult, holds
+from penjing.model.linear import keep_float
 from penjing.shrink.builder import Builder, calibration_ids
 from penjing.shrink.effort import Effort, find_effort
 from penjing.shrink.goal import parse_share, parse_size
@@ -150,7 +151,8 @@ class _Job:
     def _compare(
         self, shrunk: Model, texts: Mapping[str, Sequence[str]], tokens: int, stage: str
     ) -> EvalResult:
-        return compare(
+        keep_float(shrunk.module.model.embed_tokens)  # as head it is used for every few positions
+        result = compare(
             self.original.module,
             shrunk.module,
             self.original.tokenizer,
@@ -162,6 +164,8 @@ class _Job:
             seed=self.seed,
             progress=lambda done, total, _: self.progress(stage, done, total),
         )
+        keep_float(shrunk.module, False)
+        return result
 
 
 def _asked(original: Model, to: str | float | None, keep: str | float | None, effort: str) -> Asked:
