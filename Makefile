@@ -50,8 +50,8 @@ soak: venv
 	$(BIN)/python -m pytest tests/soak
 
 bench: venv
-	$(BIN)/python -m benchmarks.quality
-	$(BIN)/python -m benchmarks.opening
+	$(BIN)/python -m benchmarks.quality --into docs/benchmarks.md
+	$(BIN)/python -m benchmarks.opening --into docs/benchmarks.md
 
 wheel: venv
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -10,9 +10,9 @@ import argparse
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,15 @@ from benchmarks.texts import FILES, write_texts
 from benchmarks.twin import write_twin
 from penjing.api import Model
 from penjing.evaluate.result import EvalResult, Interval
+from penjing.shrink.builder import Builder, make_builder
+from penjing.shrink.effort import find_effort
+from penjing.shrink.goal import parse_size
+from penjing.shrink.shrink import builtin_texts
 from penjing.text.documents import read_documents
+from penjing.text.splits import make_splits
 
 # The code that a figure depends on, below src/penjing.
-CODE = ("packed", "text", "model", "evaluate", "shrink")
+CODE = ("packed", "formats", "text", "model", "evaluate", "shrink", "api.py")
 
 Row = dict[str, Any]
 Maker = Callable[[Path], tuple[Model, int]]
@@ -52,9 +57,7 @@ def measure(row: str, make: Maker, settings: Settings, work: Path) -> Row:
         known = json.loads(file.read_text(encoding="utf-8"))
         if known["settings"] == stamp:
             return known
-    began = time.monotonic()
     shrunk, nbytes = make(Path(settings.original))
-    seconds = time.monotonic() - began
     original = penjing.load(settings.original)
     shrunk.keep_float()
     result = penjing.compare(
@@ -71,7 +74,6 @@ def measure(row: str, make: Maker, settings: Settings, work: Path) -> Row:
         "bytes": nbytes,
         "ratio": nbytes / original.base_bytes,
         "bits_per_weight": 8 * nbytes / original.ledger.parameters,
-        "seconds": seconds,
         "figures": _figures(result),
         "notices": list(result.notices),
     }
@@ -79,15 +81,29 @@ def measure(row: str, make: Maker, settings: Settings, work: Path) -> Row:
     return found
 
 
-def shrunk_to(to: str, settings: Settings, folder: Path) -> Maker:
-    """Makes the row of `penjing shrink --to`: shrunk on Python's own text, saved, and opened again."""
+class Shrinker:
+    """Makes the rows of `penjing shrink --to`; the statistics, on Python's own text, are taken once."""
 
-    def make(original: Path) -> tuple[Model, int]:
-        result = penjing.shrink(penjing.load(original), to=to, effort=settings.effort, seed=settings.seed)
-        nbytes = result.save(folder)
-        return penjing.load(folder), nbytes
+    def __init__(self, settings: Settings, work: Path) -> None:
+        self._settings = settings
+        self._work = work
 
-    return make
+    @cached_property
+    def _builder(self) -> Builder:
+        original, effort = penjing.load(self._settings.original), find_effort(self._settings.effort)
+        splits = make_splits(builtin_texts(), seed=self._settings.seed)
+        return make_builder(original, splits.tune, effort, self._settings.seed)
+
+    def to(self, size: str) -> Maker:
+        """Makes one row: shrunk, saved, and opened again."""
+
+        def make(_: Path) -> tuple[Model, int]:
+            original, folder = self._builder.original, self._work / _slug(size)
+            nbytes = parse_size(size, original.base_bytes, original.ledger.parameters)
+            written = self._builder.build(nbytes).save(folder)
+            return penjing.load(folder), written
+
+        return make
 
 
 def rounded(original: Path) -> tuple[Model, int]:
@@ -108,7 +124,6 @@ def report(rows: list[Row], settings: Settings) -> str:
             "choice kept",
             "KL",
             "agreement",
-            "minutes",
         ),
         [
             (
@@ -120,7 +135,6 @@ def report(rows: list[Row], settings: Settings) -> str:
                 _kept(row["figures"]["overall"]["choice_kept"]),
                 f"{row['figures']['overall']['kl']['value']:.4f}",
                 f"{row['figures']['overall']['agreement']['value']:.1%}",
-                f"{row['seconds'] / 60:.1f}",
             )
             for row in rows
         ],
@@ -174,12 +188,12 @@ def _documents(folder: Path) -> dict[str, list[str]]:
 
 def _code() -> str:
     """A digest of the code that figures depend on."""
-    root = Path(penjing.__file__).parent
+    root, here = Path(penjing.__file__).parent, Path(__file__).parent
+    files = [file for name in CODE for file in sorted([root / name, *(root / name).rglob("*.py")])]
     digest = hashlib.sha256()
-    for folder in CODE:
-        for file in sorted((root / folder).rglob("*.py")):
-            if "report" not in file.parts:
-                digest.update(file.read_bytes())
+    for file in (*files, here / "nearest.py", here / "twin.py"):
+        if file.is_file() and "report" not in file.parts:
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -205,7 +219,8 @@ def main() -> None:
     work = args.work / "quality"
     work.mkdir(parents=True, exist_ok=True)
     makers: dict[str, Maker] = {nearest.NAME: rounded}
-    makers |= {f"penjing --to {to}": shrunk_to(to, settings, work / _slug(to)) for to in args.to}
+    shrinker = Shrinker(settings, work)
+    makers |= {f"penjing --to {to}": shrinker.to(to) for to in args.to}
     rows = []
     for row, make in makers.items():
         rows.append(measure(row, make, settings, work))

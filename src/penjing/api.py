@@ -89,7 +89,7 @@ class Model:
         keep_float(self.module, keep)
 
     def cast(self, dtype: torch.dtype) -> Model:
-        """The same model, to be saved in `dtype`; only the saved bytes differ."""
+        """The same model, to be saved in `dtype`; only the saved bytes differ. Packed weights stay packed."""
         if dtype not in (torch.float32, torch.bfloat16, torch.float16):
             raise InputError(f"models are saved in float32, bfloat16 or float16, not {dtype}")
         return replace(self, dtypes=dict.fromkeys(self.dtypes, dtype))

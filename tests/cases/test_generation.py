@@ -93,14 +93,33 @@ def test_without_a_seed_answers_differ_and_with_one_they_are_equal():
     assert texts(0) != texts(1)
 
 
-def test_blanks_of_sentencepiece_like_tokens_survive_the_stream():
-    words = ("<s>", "▁", "▁Hello", "▁world", "!", "\n", "▁▁", *(f"<0x{b:02X}>" for b in EMOJI), "</s>")
-    backend = tokenizers.Tokenizer(models.BPE({w: i for i, w in enumerate(words)}, [], byte_fallback=True))
+WORDS = ("<s>", "▁", "▁Hello", "▁world", "!", "\n", "▁▁", *(f"<0x{b:02X}>" for b in EMOJI), "</s>")
+END = len(WORDS) - 1
+
+
+def sentencepiece_like() -> Tokenizer:
+    backend = tokenizers.Tokenizer(models.BPE({w: i for i, w in enumerate(WORDS)}, [], byte_fallback=True))
     backend.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     backend.add_special_tokens(["<s>", "</s>"])
-    end = len(words) - 1
-    tokenizer = Tokenizer(backend, {}, end_ids=frozenset({end}))
-    result = said(successor_model({i: i + 1 for i in range(end)}, len(words)), tokenizer, [0])
+    return Tokenizer(backend, {}, end_ids=frozenset({END}))
+
+
+def test_blanks_of_sentencepiece_like_tokens_survive_the_stream():
+    tokenizer = sentencepiece_like()
+    result = said(successor_model({i: i + 1 for i in range(END)}, len(WORDS)), tokenizer, [0])
     assert result.text == tokenizer.decode(result.token_ids) == " Hello world!\n  😊"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "continues", "text"),
+    [([0, 2], True, " world"), ([0, 2], False, "world"), ([0], True, "world"), ([0, 2, 0], True, "world")],
+    ids=["text goes on", "an answer begins", "nothing but a begin token", "a special token in between"],
+)
+def test_a_continued_text_keeps_the_blank_between_it_and_its_first_word(prompt, continues, text):
+    module = successor_model({prompt[-1]: 3, 3: END}, len(WORDS))
+    result = complete(
+        module, sentencepiece_like(), prompt, SamplingParams(temperature=0), continues=continues
+    )
+    assert result.text == text

@@ -4,6 +4,7 @@ import pytest
 import torch
 from tests.unit.models import CONFIG, EMBEDDING, HEAD, gguf_model, hf_model, prompt, random_tensors
 
+import penjing
 from penjing.errors import InputError, ResourceError, UnsupportedError
 from penjing.formats.hf_writer import write_json
 from penjing.formats.open import open_checkpoint
@@ -173,3 +174,51 @@ def test_a_float_gguf_file_is_held_against_its_own_precision_and_saved_in_it(tmp
     assert stored.bytes_by_kind() == {"float32": stored.nbytes}
     assert base_bytes(stored) == stored.nbytes == 4 * stored.parameters
     assert set(storage_dtypes(found).values()) == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"model_type": []},
+        {"layer_types": 5, "model_type": "mistral"},
+        {"rope_scaling": {"rope_type": []}},
+        {"rope_scaling": {"rope_type": "linear"}},
+        {"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}},
+        {"num_hidden_layers": 2**31 - 1},
+        {"num_hidden_layers": 5_000},
+        {"num_attention_heads": 0},
+        {"head_dim": 7},
+        {"hidden_act": "mish"},
+        {
+            "quantization_config": {
+                "quant_method": "penjing",
+                "format_version": 1,
+                "modules": {"model.norm": 5},
+            }
+        },
+        {"quantization_config": 7},
+    ],
+    ids=str,
+)
+def test_a_config_that_makes_no_sense_is_refused_before_anything_is_built(tmp_path, broken):
+    folder = hf_model(tmp_path / "m")
+    write_json(folder / "config.json", CONFIG | broken)
+    with pytest.raises(InputError):
+        plan(folder)
+
+
+def test_weights_that_are_not_finite_are_refused_by_name(tmp_path):
+    tensors = random_tensors()
+    tensors["model.layers.1.mlp.up_proj.weight"][3, 4] = torch.inf
+    found = plan(hf_model(tmp_path / "m", CONFIG, tensors))
+    with pytest.raises(InputError, match=r"layers\.1\.mlp\.up_proj\.weight holds values that are not finite"):
+        load_decoder(found)
+
+
+def test_values_that_a_dtype_cannot_hold_are_not_saved_as_infinities(tmp_path):
+    tensors = random_tensors()
+    tensors["model.norm.weight"][0] = 1e5
+    model = penjing.load(hf_model(tmp_path / "m", CONFIG, tensors))
+    with pytest.raises(InputError, match="float16 can't"):
+        model.cast(torch.float16).save(tmp_path / "half")
+    assert not (tmp_path / "half").exists()

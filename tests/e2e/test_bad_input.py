@@ -1,5 +1,8 @@
 """Bad input: exit code 2 and one sentence that names the thing, and nothing is left behind."""
 
+import json
+import shutil
+
 import pytest
 from tests.e2e.models import change_config, write_model
 from tests.unit.formats_files import gguf_file
@@ -127,11 +130,34 @@ def test_a_goal_that_cannot_be_read_is_refused_before_the_model_is_loaded(
     assert ended.code == 2 and repr(goal[1]) in ended.err
 
 
-def test_a_budget_that_cannot_be_met_names_the_smallest_size(call, tiny, text, tmp_path):
+def test_a_budget_that_cannot_be_met_names_the_smallest_size_before_the_model_is_loaded(
+    call, monkeypatch, tiny, text, tmp_path
+):
+    monkeypatch.setattr(shrink_verb, "load_model", None)
     out = tmp_path / "out"
     ended = call("shrink", tiny, "-o", out, "--to", "1/1000", "--effort", "fast", "--text", text)
     assert ended.code == 2 and "smallest" in ended.err and "MB" in ended.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("goal", [("--to", "0.45"), ("--keep", "50%")])
+def test_what_is_packed_already_is_not_shrunk_again(call, monkeypatch, small, tmp_path, goal):
+    monkeypatch.setattr(shrink_verb, "load_model", None)
+    ended = call("shrink", small, "-o", tmp_path / "out", *goal)
+    assert ended.code == 2 and str(small) in ended.err and ended.err.count("\n") == 1
+
+
+def test_models_whose_tokenizers_differ_are_not_compared(call, tiny, text, tmp_path):
+    other = shutil.copytree(tiny, tmp_path / "other")
+    file = other / "tokenizer.json"
+    values = json.loads(file.read_text(encoding="utf-8"))
+    vocab = values["model"]["vocab"]
+    first, second = list(vocab)[-2:]
+    vocab[first], vocab[second] = vocab[second], vocab[first]
+    file.write_text(json.dumps(values), encoding="utf-8")
+    ended = call("eval", other, "--against", tiny, "--text", text)
+    assert ended.code == 2 and ended.out == "" and "different ids" in ended.err
+    assert str(other) in ended.err and str(tiny) in ended.err
 
 
 @pytest.mark.parametrize("verb", [("shrink", "--to", "1/2"), ("save",)], ids=["shrink", "save"])
@@ -146,6 +172,13 @@ class TestTheTarget:
         (tmp_path / "thesis.txt").write_text("years of work", encoding="utf-8")
         ended = call(verb[0], tiny, "-o", tmp_path / "thesis.txt", *verb[1:])
         assert ended.code == 2 and "thesis.txt" in ended.err
+
+    def test_where_nothing_can_be_made_is_said_before_the_model_is_loaded(
+        self, call, monkeypatch, tiny, verb
+    ):
+        monkeypatch.setattr("penjing.api.load", None)
+        ended = call(verb[0], tiny, "-o", "/proc/out", *verb[1:])
+        assert ended.code == 2 and "made in /proc (" in ended.err and "partial" not in ended.err
 
     def test_the_model_itself_is_not_replaced(self, call, small, verb):
         for out in (small, small.parent):

@@ -68,7 +68,7 @@ def test_an_unknown_failure_is_called_a_bug_and_debug_shows_where(call, monkeypa
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["interrupt", "terminate"]
 )
 def test_a_signal_while_writing_leaves_nothing_half_written(call, monkeypatch, tiny, tmp_path, number, code):
-    def interrupted(folder, tensors):
+    def interrupted(folder, *_):
         (folder / "model.safetensors").write_bytes(b"half")
         signal.raise_signal(number)
 
@@ -83,9 +83,9 @@ def test_a_signal_while_writing_leaves_nothing_half_written(call, monkeypatch, t
 def test_a_signal_that_nohup_ignores_stays_ignored(call, monkeypatch, tiny, tmp_path):
     write = hf_writer.write_safetensors_shards
 
-    def hung_up(folder, tensors):
+    def hung_up(folder, tensors, *more):
         signal.raise_signal(signal.SIGHUP)
-        return write(folder, tensors)
+        return write(folder, tensors, *more)
 
     monkeypatch.setattr(SAVING, hung_up)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -97,7 +97,7 @@ def test_a_signal_that_nohup_ignores_stays_ignored(call, monkeypatch, tiny, tmp_
 
 
 def test_a_full_disk_exits_3_and_leaves_nothing(call, monkeypatch, tiny, tmp_path):
-    def full(folder, tensors):
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(SAVING, full)

@@ -22,6 +22,13 @@ LIGHT = [
     ["chat", "model", "--json"],
     ["bench", "model", "--batch", "many"],
     ["save", "model", "-o", "out", "--as", "gguf"],
+    ["show", "nowhere"],
+    ["chat", "nowhere", "--prompt", "hi"],
+    ["shrink", "nowhere", "-o", "out", "--to", "1/4"],
+    ["eval", "nowhere"],
+    ["eval", ".", "--against", "org/nowhere"],
+    ["save", "nowhere", "-o", "out"],
+    ["bench", "nowhere"],
 ]
 
 
@@ -65,6 +72,8 @@ def test_python_m_is_the_same_command():
         (["chat", "model", "--temperature", "warm"], "--temperature"),
         (["show", "model", "--threads", "0"], "--threads"),
         (["shrink", "model", "-o", "out"], "--to"),
+        (["shrink", "model", "-o", "out", "--to", "1/4", "--seed", "-1"], "--seed"),
+        (["eval", "model", "--seed", str(2**63)], "--seed"),
         (["shrink", "model", "-o", "out", "--keep", "most of it"], "95%"),
         (["chat", "model", "--json"], "--prompt"),
         (["bench", "model", "--batch", "1,x"], "1,4,16"),

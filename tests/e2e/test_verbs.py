@@ -12,6 +12,7 @@ import torch
 from tests.e2e.command import run
 from tests.e2e.models import write_model
 
+from penjing.engine.generate import generate
 from penjing.formats.open import open_checkpoint
 
 
@@ -98,6 +99,19 @@ def test_system_instructions_and_raw_text_change_the_prompt(call, tiny):
     assert raw < plain < told
 
 
+def test_raw_text_is_continued_and_an_answer_begins(call, monkeypatch, tiny):
+    told = []
+
+    def recording(*arguments, continues=False, **more):
+        told.append(continues)
+        return generate(*arguments, continues=continues, **more)
+
+    monkeypatch.setattr("penjing.engine.generate.generate", recording)
+    for more in ((), ("--raw",)):
+        assert call("chat", tiny, "--prompt", "leaf", "--max-tokens", 2, *more).code == 0
+    assert told == [False, True]
+
+
 def test_a_base_model_continues_raw_text_and_says_so(call, tmp_path):
     base = write_model(tmp_path / "base", chat=False)
     ended = call("chat", base, "--prompt", "the root", "--max-tokens", 4)
@@ -113,7 +127,7 @@ def test_shrink_writes_what_it_promised(shrinking, small):
         assert key in promised
     stored = sum(tensor.nbytes for tensor in open_checkpoint(small).tensors.values())
     assert promised["bytes"] == stored <= promised["base_bytes"] / 2
-    assert promised["out"] == str(out) and promised["holds"] is None
+    assert promised["out"] == str(out) and promised["holds"] is None and promised["indicative"] is True
     assert (small / "report.html").read_text(encoding="utf-8").startswith("<!")
 
 
@@ -127,7 +141,7 @@ def test_a_promise_that_does_not_hold_exits_1_and_still_writes(call, tiny, text,
     out = tmp_path / "lossy"
     goal = ("--to", "0.2", "--keep", "99.9%")
     ended = call("shrink", tiny, "-o", out, *goal, "--effort", "fast", "--text", text)
-    assert ended.code == 1 and "does not hold" in ended.out
+    assert ended.code == 1 and "does not hold" in ended.out and "indicative" in ended.out
     assert (out / "report.html").exists()
 
 

@@ -4,15 +4,16 @@ import hashlib
 
 import pytest
 import torch
-from tests.unit.models import hf_model, prompt
+from tests.unit.models import CONFIG, hf_model, prompt, random_tensors
 
 import penjing
 from penjing.errors import InputError
 from penjing.formats.open import open_checkpoint
 from penjing.model.cache import StaticCache
 from penjing.model.ledger import plan_ledger
-from penjing.model.linear import PackedMatrix
+from penjing.model.linear import PackedMatrix, unpack_module
 from penjing.model.plan import plan_load
+from penjing.shrink.builder import least_bytes
 
 WORDS = ("the", "of", "a", "root", "branch", "leaf", "water", "stone", "moss", "slow", "pot", "tree", "rain")
 
@@ -133,3 +134,37 @@ def test_a_saved_float_model_opens_in_transformers_with_equal_logits(
     assert AutoTokenizer.from_pretrained(tmp_path / "copy")(text)["input_ids"] == original.tokenizer.encode(
         text
     )
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_what_is_measured_is_what_is_saved_also_for_matrices_that_stay_floats(tmp_path, tied):
+    config = CONFIG | {"tie_word_embeddings": tied}
+    tensors = random_tensors(config, torch.float32)
+    wide = penjing.load(hf_model(tmp_path / "wide", config, tensors))
+    result = penjing.shrink(wide, to=0.45, effort="fast", texts={"words": documents()})
+    assert any("norm" not in name for name, _ in result.model.module.named_parameters())
+    result.save(tmp_path / "small")
+    reopened = penjing.load(tmp_path / "small")
+    with torch.inference_mode():
+        assert torch.equal(reopened.module(*prompt()), result.model.module(*prompt()))
+
+
+def test_a_shrunk_model_is_not_shrunk_again(shrunk):
+    with pytest.raises(InputError, match="has no float matrix to shrink"):
+        penjing.shrink(shrunk, to=0.3, texts={"words": documents()})
+
+
+@torch.inference_mode()
+def test_an_unpacked_model_computes_the_same(shrunk, tmp_path):
+    shrunk.save(tmp_path / "small")
+    unpacked = penjing.load(tmp_path / "small")
+    unpack_module(unpacked.module)
+    assert not any(isinstance(module, PackedMatrix) for module in unpacked.module.modules())
+    assert torch.equal(unpacked.module(*prompt()), shrunk.module(*prompt()))
+
+
+def test_the_least_size_is_known_from_the_headers(original, tmp_path):
+    original.save(tmp_path / "copy")
+    least = least_bytes(plan_load(open_checkpoint(tmp_path / "copy")))
+    with pytest.raises(InputError, match=f"{least / 1e6:.2f} MB"):
+        penjing.shrink(original, to=f"{(least - 1) / 1e6}MB", texts={"words": documents()})

@@ -7,24 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.soak.fuzzing import anything, extreme, nothing_but_clear_refusals, scalars, soak
 from tests.unit.formats_files import gguf_file, hf_folder, raw_safetensors
 
-from penjing.errors import PenjingError
 from penjing.formats.hf_folder import INDEX, WEIGHTS
 from penjing.formats.open import open_checkpoint
 from penjing.formats.safetensors_file import DTYPES
 
 MEMORY_LIMIT = 50_000_000
-soak = settings(
-    max_examples=1000,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-
-extreme = st.sampled_from([0, 1, 2, 7, 31, 32, 255, 2**16, 2**31, 2**32 - 1, 2**48, 2**62, 2**63, 2**64 - 1])
 edits = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=9)), max_size=4)
 fields = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), extreme), min_size=1, max_size=3)
 
@@ -32,12 +24,10 @@ fields = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), extreme), min_siz
 def open_and_read(path: Path) -> None:
     tracemalloc.start()
     try:
-        checkpoint = open_checkpoint(path)
-        for name, info in checkpoint.tensors.items():
-            assert tuple(checkpoint.read(name).shape) == info.shape
-    except PenjingError as error:
-        assert 0 < len(str(error)) < 3000
-        str(error).encode("utf-8")
+        with nothing_but_clear_refusals():
+            checkpoint = open_checkpoint(path)
+            for name, info in checkpoint.tensors.items():
+                assert tuple(checkpoint.read(name).shape) == info.shape
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -88,10 +78,6 @@ def test_a_safetensors_file_with_any_bytes_changed(tmp_path: Path, safetensors_b
     open_and_read(tmp_path)
 
 
-scalars = st.one_of(st.none(), st.booleans(), extreme, st.integers(), st.floats(), st.text(max_size=5))
-anything = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)
-)
 counts = st.lists(st.one_of(st.integers(0, 4), extreme, scalars), max_size=5)
 entries = st.one_of(
     anything,

@@ -57,7 +57,7 @@ def shrunk(**changes: Any) -> ShrinkResult:
         ),
         original_name="models/Big-1B",
         base_bytes=2 * small.parameters,
-        asked=Asked(None, 0.95, "default"),
+        asked=Asked(None, 0.95, "default", 0),
         report=report,
         verdict=holds(report, 0.95),
         trials=(

@@ -89,3 +89,11 @@ def test_a_byte_fallback_character_keeps_its_place_between_words():
     tokenizer = sentencepiece_like(llama_decoder())
     ids = ids_of(tokenizer, "▁", "▁Hello", *EMOJI, "▁world")
     assert "".join(pieces_of(tokenizer, ids)) == tokenizer.decode(ids) == " Hello😊 world"
+
+
+@pytest.mark.parametrize("decoder", [llama_decoder(), decoders.Metaspace()])
+def test_the_first_blank_of_a_continued_text_is_text(decoder):
+    tokenizer = sentencepiece_like(decoder)
+    ids = ids_of(tokenizer, "▁Hello", "▁world")
+    assert pieces_of(tokenizer, ids) == ["Hello", " world"]
+    assert pieces_of(tokenizer, ids, at_start=False) == [" Hello", " world"]

@@ -8,6 +8,7 @@ from penjing.engine.generate import complete, generate
 from penjing.engine.params import SamplingParams
 from penjing.errors import InputError, ResourceError
 from penjing.model.cache import StaticCache
+from penjing.model.config import RopeConfig
 
 GREEDY = SamplingParams(temperature=0)
 LETTERS = PieceTokenizer(tuple(bytes([32 + i]) for i in range(96)))
@@ -41,6 +42,19 @@ def test_chunking_the_prefill_changes_no_token(params, windows):
     whole = complete(module, LETTERS, PROMPT, params)
     for chunk in (1, 2, 3, 10, 11, 12):
         assert complete(module, LETTERS, PROMPT, params, prefill_chunk=chunk).token_ids == whole.token_ids
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4, 512])
+def test_where_frequencies_depend_on_the_length_the_prompt_is_never_split(chunk):
+    short, long = (1.0,) * 8, tuple(float(2 + 3 * i) for i in range(8))
+    rope = RopeConfig(
+        "longrope", original_max_position_embeddings=4, short_factor=short, long_factor=long, factor=8.0
+    )
+    module = random_model(rope=rope)
+    with torch.inference_mode():
+        logits = module(torch.tensor([PROMPT]), torch.arange(len(PROMPT))[None])
+    first = complete(module, LETTERS, PROMPT, greedy(1), prefill_chunk=chunk)
+    assert first.token_ids == (int(logits[0, -1].argmax()),)
 
 
 def test_joined_pieces_are_the_completion():

@@ -1,4 +1,4 @@
-"""A folder or file appears whole or not at all, and nobody else's files are touched."""
+"""A folder appears whole or not at all, and nobody else's files are touched."""
 
 import errno
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from penjing.errors import InputError, ResourceError
 from penjing.formats import atomic
-from penjing.formats.atomic import atomic_file, atomic_folder, check_target, require_disk
+from penjing.formats.atomic import atomic_folder, check_target, require_disk, require_writable
 
 
 def penjing_folder(path: Path) -> Path:
@@ -114,27 +114,18 @@ def test_a_link_to_a_folder_keeps_leading_to_it(tmp_path: Path):
     assert (tmp_path / "link").is_symlink() and names(tmp_path / "real") == ["a"]
 
 
-def test_a_file_is_replaced_at_the_end_only(tmp_path: Path):
-    target = tmp_path / "x.html"
-    target.write_text("old", encoding="utf-8")
-    with atomic_file(target) as draft:
-        draft.write_text("new", encoding="utf-8")
-        assert target.read_text(encoding="utf-8") == "old"
-    assert (target.read_text(encoding="utf-8"), names(tmp_path)) == ("new", ["x.html"])
-
-
-def test_a_fault_while_a_file_is_written_leaves_the_old_one(tmp_path: Path):
-    target = tmp_path / "x.html"
-    target.write_text("old", encoding="utf-8")
-    with pytest.raises(KeyboardInterrupt), atomic_file(target) as draft:
-        draft.write_text("half", encoding="utf-8")
-        raise KeyboardInterrupt
-    assert (target.read_text(encoding="utf-8"), names(tmp_path)) == ("old", ["x.html"])
-
-
-def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path):
-    with pytest.raises(InputError, match="is a folder"), atomic_file(tmp_path):
+@pytest.mark.parametrize("above", [Path("/proc"), Path("/proc/below")])
+def test_a_folder_that_takes_no_entries_is_named_before_compute(above: Path):
+    with pytest.raises(InputError, match=r"out .* nothing can be made in /proc .*give another"):
+        require_writable(above / "out")
+    refused = pytest.raises(InputError, match=rf"out .* nothing can be made in {above} .*give another")
+    with refused, atomic_folder(above / "out"):
         pytest.fail("the block must not start")
+
+
+def test_trying_whether_a_folder_may_be_made_leaves_nothing(tmp_path: Path):
+    require_writable(tmp_path / "new" / "out")
+    assert names(tmp_path) == []
 
 
 def test_too_little_disk_is_refused_with_need_and_free(tmp_path: Path, monkeypatch):

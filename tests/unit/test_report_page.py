@@ -130,7 +130,7 @@ def test_names_texts_and_answers_cannot_bring_markup() -> None:
         page(
             out=EVIL,
             original_name=EVIL,
-            asked=Asked(None, 0.95, EVIL),
+            asked=Asked(None, 0.95, EVIL, 0),
             answers=(Answer(EVIL, EVIL, EVIL + "!"),),
             notices=(EVIL,),
             report=replace(evaluation(text_result(), **{EVIL: text_result()}), notices=(EVIL,)),
@@ -161,7 +161,7 @@ def test_the_folder_is_quoted_for_a_shell() -> None:
 
 
 def test_without_a_promise_the_page_says_so() -> None:
-    header = header_of(page(asked=Asked(5_000_000, None, "default"), verdict=None))
+    header = header_of(page(asked=Asked(5_000_000, None, "default", 0), verdict=None))
     assert "No promise was asked for" in header
     assert "holds" not in header and "does not hold" not in header
 
@@ -174,7 +174,7 @@ def test_a_promise_that_does_not_hold_says_so_with_its_reason() -> None:
 
 
 def test_a_fast_run_is_called_indicative() -> None:
-    assert "indicative" in page(asked=Asked(None, 0.95, "fast"))
+    assert "indicative" in page(asked=Asked(None, 0.95, "fast", 0))
     assert "indicative" not in page()
 
 

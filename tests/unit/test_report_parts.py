@@ -189,8 +189,8 @@ class TestSummary:
         assert size_bars(shrunk(original=tiny))[1].ratio == "2.00"
 
     def test_a_budget_that_was_missed_is_not_passed_over(self) -> None:
-        assert "not reached" in summary(shrunk(asked=Asked(4_000_000, None, "default"))).asked
-        assert "not reached" not in summary(shrunk(asked=Asked(5_100_000, None, "default"))).asked
+        assert "not reached" in summary(shrunk(asked=Asked(4_000_000, None, "default", 0))).asked
+        assert "not reached" not in summary(shrunk(asked=Asked(5_100_000, None, "default", 0))).asked
 
     @pytest.mark.parametrize(
         ("name", "short"), [("a/b/model.gguf", "model.gguf"), ("org/name", "name"), ("/", "/")]

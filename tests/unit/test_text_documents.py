@@ -35,6 +35,13 @@ def test_a_json_line_without_a_text_is_named(line: str, tmp_path: Path) -> None:
         read_documents(written(tmp_path, f'{{"text": "a"}}\n{line}\n'.encode(), "a.jsonl"))
 
 
+def test_half_a_surrogate_pair_in_a_json_line_is_named(tmp_path: Path) -> None:
+    data = b'{"text": "\\ud83d\\ude00"}\n{"text": "ab\\ud800"}\n'
+    with pytest.raises(InputError, match=r"Line 2 of .*surrogate.* character 2"):
+        read_documents(written(tmp_path, data, "a.jsonl"))
+    assert read_documents(written(tmp_path, data.splitlines()[0], "a.jsonl")) == ["\N{GRINNING FACE}"]
+
+
 def test_bytes_that_are_no_utf_8_are_named_with_their_place_and_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"byte 3 is 0xe9.*convert"):
         read_documents(written(tmp_path, b"caf\xe9"))

@@ -108,6 +108,33 @@ def test_truncation_and_padding_in_the_file_change_no_text(tmp_path: Path) -> No
     assert len(tokenizer.encode("a")) == 1
 
 
+# Ids of two tokenizers
+
+
+def with_tokens(*texts: str) -> Any:
+    metadata = gguf_metadata(SMALL)
+    tokens = [*metadata["tokenizer.ggml.tokens"], *texts]
+    kinds = [*metadata["tokenizer.ggml.token_type"], *[4] * len(texts)]
+    changed = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": kinds}
+    return tokenizer_from_gguf(metadata | changed)
+
+
+def test_a_folder_and_its_gguf_conversion_have_the_same_ids(tmp_path: Path) -> None:
+    folder = tokenizer_from_folder(write_folder(tmp_path, byte_level_backend(400)))
+    assert folder.same_ids(with_tokens()) and with_tokens().same_ids(folder)
+
+
+def test_more_tokens_at_free_ids_change_no_id() -> None:
+    assert with_tokens().same_ids(with_tokens("<pad1>", "<pad2>"))
+    assert with_tokens("<pad1>", "<pad2>").same_ids(with_tokens())
+
+
+@pytest.mark.parametrize(("one", "other"), [(["<a>", "<b>"], ["<b>", "<a>"]), (["<a>"], ["<b>"])])
+def test_another_token_at_an_id_is_another_mapping(one: list[str], other: list[str]) -> None:
+    assert not with_tokens(*one).same_ids(with_tokens(*other))
+    assert not with_tokens().same_ids(tokenizer_from_gguf(SENTENCEPIECE))
+
+
 # Folders
 
 
@@ -185,6 +212,35 @@ def test_named_templates_are_kept_and_told_of(tmp_path: Path) -> None:
     assert any("rag" in notice for notice in tokenizer.notices)
     tokenizer.save(tmp_path / "b")
     assert tokenizer_from_folder(tmp_path / "b").chat_templates == {"default": CHAT_TEMPLATE, "rag": "r"}
+
+
+ODD_NAMES = ["/tmp/x", "../../x", "a/b", "a\\b", "a b", "a.b", "x\n", "\0", "é", "x" * 300, ""]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_template_name_that_could_lead_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
+    config = {"chat_template": [{"name": name, "template": "x"}]}
+    with pytest.raises(InputError, match="A chat template is called"):
+        tokenizer_from_folder(write_folder(tmp_path, byte_level_backend(400), config))
+    with pytest.raises(InputError, match="A chat template is called"):
+        tokenizer_from_gguf(gguf_metadata(SMALL) | {f"tokenizer.chat_template.{name}": "x"})
+
+
+def test_a_template_file_of_an_odd_name_is_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, byte_level_backend(400))
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "a b.jinja").write_text("x", encoding="utf-8")
+    with pytest.raises(InputError, match="'a b'"):
+        tokenizer_from_folder(folder)
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "additional_chat_templates/rag.jinja"])
+def test_a_template_that_is_a_git_lfs_pointer_is_refused(name: str, tmp_path: Path) -> None:
+    file = write_folder(tmp_path, byte_level_backend(400)) / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    with pytest.raises(InputError, match=rf"{file.name} is a git-lfs pointer"):
+        tokenizer_from_folder(tmp_path)
 
 
 def test_of_two_different_templates_the_file_wins_and_it_is_told(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from penjing.cli.progress import Bar
 from penjing.cli.session import session
 from penjing.cli.wording import listing, megabytes, table
 from penjing.errors import InputError
+from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +59,7 @@ def bench(
     the model alone. The overall figures are those of a single sequence, which is always measured."""
     with session(json, debug, threads) as this:
         sizes = _batch_sizes(batch)
+        existing_path(model)
         import penjing.api  # so that the time to load isn't that to import  # noqa: F401
 
         started = time.perf_counter()

@@ -17,6 +17,7 @@ from penjing.cli.options import DebugOption, JsonOption, ModelArgument, ThreadsO
 from penjing.cli.process import read_as_utf8, typed_text
 from penjing.cli.session import Session, session
 from penjing.errors import InputError
+from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
     from penjing.api import Model
@@ -60,6 +61,7 @@ def chat(
     with session(json, debug, threads) as this:
         if json and prompt is None:
             raise InputError("--json is for one answer; give --prompt TEXT too")
+        existing_path(model)
         from penjing.engine.params import SamplingParams
 
         params = SamplingParams(
@@ -104,12 +106,14 @@ class Talk:
 
     def answer(self, text: str) -> Iterator[str]:
         """The answer to `text`, piece by piece; it is remembered once it is whole."""
+        from penjing.engine.generate import generate
+
         messages = [*self._opening(), *self.said, {"role": "user", "content": text}]
         tokenizer = self.model.tokenizer
         ids = tokenizer.prompt_ids(text) if self.raw else tokenizer.chat_ids(messages)
         self.prompt_tokens, self.completion_tokens, self.finish_reason = len(ids), 0, None
         pieces = []
-        for piece in self.model.stream(ids, self.params):
+        for piece in generate(self.model.module, tokenizer, ids, self.params, continues=self.raw):
             self.completion_tokens += len(piece.token_ids)
             self.finish_reason = piece.finish_reason
             pieces.append(piece.text)

@@ -11,6 +11,8 @@ from penjing.cli.options import DebugOption, JsonOption, ModelArgument, SeedOpti
 from penjing.cli.session import Session, session
 from penjing.cli.texts import read_texts
 from penjing.cli.wording import percent, percent_between, table
+from penjing.errors import InputError
+from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
     from penjing.evaluate.result import EvalResult, TextResult
@@ -36,6 +38,9 @@ def evaluate(
     """Measure a model on text. Perplexity and choice accuracy, and with --against what it kept; the text
     should be held out: none that the model was tuned or shrunk with."""
     with session(json, debug, threads) as this:
+        for ref in (model, against):
+            if ref is not None:
+                existing_path(ref)
         texts = read_texts(text) if text else _builtin_texts(seed)
         measured = _measure(this, model, against, texts, tokens, choice_items, seed)
         for notice in measured.notices:
@@ -62,11 +67,16 @@ def _measure(
     seed: int,
 ) -> EvalResult:
     loaded = [load_model(this, ref) for ref in (model, against) if ref is not None]
+    shrunk, original = loaded[0], loaded[-1]
+    if not shrunk.tokenizer.same_ids(original.tokenizer):
+        raise InputError(
+            f"{model} and {against} can't be compared: their tokenizers give tokens different ids; give the "
+            "model that this one was made from"
+        )
     for each in loaded:
         unpack_if_it_fits(this, each)
     from penjing.evaluate import compare as measure
 
-    shrunk, original = loaded[0], loaded[-1]
     with this.work(f"measuring {model}") as bar:
         if against is None:
             return measure.evaluate(

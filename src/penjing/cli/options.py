@@ -10,7 +10,10 @@ ModelArgument = Annotated[
     typer.Argument(metavar="MODEL", help="A Hugging Face folder, a .gguf file, or a folder penjing wrote."),
 ]
 OutOption = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The folder to write.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="What all random choices follow from.")]
+SeedOption = Annotated[
+    int,
+    typer.Option("--seed", min=0, max=2**63 - 1, metavar="S", help="What all random choices follow from."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 ThreadsOption = Annotated[

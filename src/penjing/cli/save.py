@@ -12,12 +12,10 @@ from penjing.cli.session import session
 from penjing.cli.target import check_out
 from penjing.cli.wording import megabytes
 from penjing.errors import InputError, UnsupportedError
+from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from penjing.api import Model
-    from penjing.model.linear import PackedMatrix
 
 _PLANNED = ("gguf", "gptq", "compressed-tensors")
 _TORCH_NAMES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
@@ -39,6 +37,7 @@ def save(
     packed, which only penjing opens, and those from GGUF blocks become float32, which loses nothing."""
     with session(json, debug, threads) as this:
         _check_form(form)
+        existing_path(model)
         check_out(out, model)
         loaded = load_model(this, model)
         this.doing = f"writing {out}"
@@ -67,27 +66,7 @@ def _stored_as(model: Model, dtype: str) -> Model:
     """The model with every weight a float of `dtype` when it is saved."""
     import torch
 
-    _unpack(model.module)
+    from penjing.model.linear import unpack_module
+
+    unpack_module(model.module)
     return model.cast(getattr(torch, _TORCH_NAMES[dtype]))
-
-
-def _unpack(root: nn.Module) -> None:
-    """Replace every packed linear and embedding by a plain one."""
-    from penjing.model.linear import PackedMatrix, replace_module
-
-    for name, packed in [(n, m) for n, m in root.named_modules() if isinstance(m, PackedMatrix)]:
-        replace_module(root, name, _plain(packed))
-
-
-def _plain(packed: PackedMatrix) -> nn.Module:
-    from torch import nn
-
-    from penjing.model.linear import PackedLinear
-
-    if not isinstance(packed, PackedLinear):
-        return nn.Embedding.from_pretrained(packed.weight)
-    rows, columns = packed.shape
-    linear = nn.Linear(columns, rows, bias=False, device="meta")
-    linear.weight = nn.Parameter(packed.weight, requires_grad=False)
-    linear.register_parameter("bias", dict(packed.named_parameters()).get("bias"))
-    return linear

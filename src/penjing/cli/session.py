@@ -24,10 +24,13 @@ class Session:
         self.as_json = as_json
         self.doing = "starting"
         self.remedy = _REMEDY
+        self._noticed: set[str] = set()
 
     def notice(self, text: str) -> None:
-        """Tell the user something that isn't the result."""
-        print(f"note: {text}", file=sys.stderr, flush=True)
+        """Tell the user something that isn't the result, once in a call."""
+        if text not in self._noticed:
+            self._noticed.add(text)
+            print(f"note: {text}", file=sys.stderr, flush=True)
 
     def result(self, values: Mapping[str, Any], text: str) -> None:
         """Print the result: `values` as JSON if asked for, else `text`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penjing.cli.options import DebugOption, JsonOption, ModelArgument, ThreadsOption
 from penjing.cli.session import session
 from penjing.cli.wording import listing, megabytes, millions
+from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
     from penjing.model.config import ModelConfig, RopeConfig
@@ -20,6 +21,7 @@ def show(
 ) -> None:
     """Say what a model is. Its shape, size, storage, tokenizer and oddities; no weights are loaded."""
     with session(json, debug, threads) as this:
+        existing_path(model)
         this.doing = f"reading {model}"
         from penjing.api import check_vocabulary
         from penjing.formats.open import open_checkpoint

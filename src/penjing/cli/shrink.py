@@ -22,6 +22,7 @@ from penjing.cli.target import check_out
 from penjing.cli.texts import read_texts
 from penjing.cli.wording import listing, megabytes, percent, percent_between
 from penjing.errors import InputError
+from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
     from penjing.shrink.result import ShrinkResult
@@ -50,34 +51,48 @@ def shrink(
     """Make a model small. What it kept is measured on text that nothing was tuned on, and stands in
     report.html beside it. Exit code 1: what --keep asks for does not hold."""
     with session(json, debug, threads) as this:
-        _check_goal(model, to, keep)
+        _check_call(model, to, keep)
         check_out(out, model)
         texts = read_texts(text) if text else None
+        _check_goal(model, to)
         result = _shrink(this, model, to, keep, effort, texts, seed)
         this.doing = f"writing {out}"
         result.save(out)
         for notice in result.notices:
             this.notice(notice)
-        this.result(result.to_json(out), _as_text(result, out))
+        values = {**result.to_json(out), "indicative": _is_indicative(result)}
+        this.result(values, _as_text(result, out))
         if result.verdict is not None and not result.verdict.holds:
             raise typer.Exit(1)
 
 
-def _check_goal(model: str, to: str | None, keep: str | None) -> None:
-    """Refuse a goal that can't be read before anything is computed; of the model only headers are read."""
-    from penjing.shrink.goal import parse_share, parse_size
+def _check_call(model: str, to: str | None, keep: str | None) -> None:
+    """Refuse what can be seen to be wrong without opening anything."""
+    from penjing.shrink.goal import parse_share
 
     if to is None and keep is None:
         raise InputError("say how small (--to 1/4) or how much to keep (--keep 95%), or both")
     if keep is not None:
         parse_share(keep)
-    if to is not None:
-        from penjing.formats.open import open_checkpoint
-        from penjing.model.ledger import base_bytes, plan_ledger
-        from penjing.model.plan import plan_load
+    existing_path(model)
 
-        ledger = plan_ledger(plan_load(open_checkpoint(model)))
-        parse_size(to, base_bytes(ledger), ledger.parameters)
+
+def _check_goal(model: str, to: str | None) -> None:
+    """Refuse what can't be shrunk, or not so far, from the model's headers alone."""
+    from penjing.formats.open import open_checkpoint
+    from penjing.model.ledger import base_bytes, plan_ledger
+    from penjing.model.plan import plan_load
+    from penjing.shrink.builder import least_bytes, unreachable
+    from penjing.shrink.goal import parse_size
+
+    plan = plan_load(open_checkpoint(model))
+    smallest = least_bytes(plan)
+    if to is not None:
+        ledger = plan_ledger(plan)
+        base = base_bytes(ledger)
+        nbytes = parse_size(to, base, ledger.parameters)
+        if nbytes < smallest:
+            raise unreachable(nbytes, smallest, base, ledger.parameters)
 
 
 def _shrink(
@@ -105,6 +120,11 @@ def _shrink(
         )
 
 
+def _is_indicative(result: ShrinkResult) -> bool:
+    """Whether what was kept was measured on too little for more than a first impression."""
+    return result.asked.effort == "fast"
+
+
 def _as_text(result: ShrinkResult, out: Path) -> str:
     overall = result.report.overall
     assert overall.kl is not None and overall.agreement is not None
@@ -123,6 +143,8 @@ def _as_text(result: ShrinkResult, out: Path) -> str:
         lines.append(
             ("promise", f"{'holds' if result.verdict.holds else 'does not hold'}: {result.verdict.reason}")
         )
+    if _is_indicative(result):
+        lines.append(("effort", "fast, so the figures are indicative; --effort default measures more"))
     lines += [
         ("took", f"{result.seconds:.0f} seconds"),
         ("report", str(out / "report.html")),

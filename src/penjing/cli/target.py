@@ -7,8 +7,9 @@ from penjing.errors import InputError
 
 def check_out(out: Path, model: str) -> None:
     """InputError unless `out` may be written, and writing it leaves `model` as it is."""
-    from penjing.formats.atomic import check_target
+    from penjing.formats.atomic import check_target, require_writable
 
     if Path(model).resolve().is_relative_to(out.resolve()):
         raise InputError(f"writing {out} would replace {model} itself; give a new folder")
     check_target(out)
+    require_writable(out)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING
+
+from penjing.shrink.report import numbers
 
 if TYPE_CHECKING:
     from penjing.evaluate.result import Interval
@@ -19,14 +22,15 @@ def millions(count: int) -> str:
 
 
 def percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
+    return "-" if share is None else numbers.percent(share)
 
 
 def percent_between(interval: Interval | None) -> str:
-    """ "97.3% (96.9% to 97.8%)", or "-" for what wasn't measured."""
+    """ "97.3% (96.9% to 97.8%)", the ends rounded outwards, or "-" for what wasn't measured."""
     if interval is None or interval.low is None or interval.high is None:
         return percent(None if interval is None else interval.value)
-    return f"{interval.value:.1%} ({interval.low:.1%} to {interval.high:.1%})"
+    low, high = numbers.percent(interval.low, ROUND_FLOOR), numbers.percent(interval.high, ROUND_CEILING)
+    return f"{percent(interval.value)} ({low} to {high})"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -11,13 +11,15 @@ class Detokenizer:
     Bytes that can never become a character turn into U+FFFD (one for each maximal invalid part, as Unicode
     recommends). Bytes of a character still incomplete are held back, and if the sequence ends there they are
     not text: whoever stops feeding has exactly the complete characters, streaming or not.
+
+    `at_start` is False where the ids continue a text: only at its start isn't a first word's blank text.
     """
 
-    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True) -> None:
+    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True, at_start: bool = True) -> None:
         self._tokenizer = tokenizer
         self._skipped = tokenizer.special_ids if skip_special_tokens else frozenset()
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._at_start = True
+        self._at_start = at_start
 
     def feed(self, token_id: int) -> str:
         """The text that this token completes, possibly empty."""

@@ -19,6 +19,7 @@ from penjing.errors import InputError
 from penjing.memory import require_memory
 from penjing.model.cache import StaticCache
 from penjing.model.decoder import Decoder
+from penjing.model.rope import LENGTH_DEPENDENT
 from penjing.text.tokenizer import Tokenizer
 
 FinishReason = Literal["stop", "length"]
@@ -55,13 +56,16 @@ def generate(
     prompt_ids: Sequence[int],
     params: SamplingParams,
     *,
+    continues: bool = False,
     prefill_chunk: int = 512,
 ) -> Iterator[Piece]:
     """Yields one `Piece` for each token as it is made; the last has a finish reason.
 
-    prompt_ids: the whole prompt, special tokens included; it is never cut. prefill_chunk: most prompt tokens
-    in one step of the model; it bounds the memory of attention and changes logits by rounding at most. Prompt
-    and output together fill the model's context at most. Closing the iterator early frees everything.
+    prompt_ids: the whole prompt, special tokens included; it is never cut. continues: the output goes on with
+    the prompt's text (not: begins an answer to it), so a blank before its first word is text. prefill_chunk:
+    most prompt tokens in one step of the model; it bounds the memory of attention and changes logits by
+    rounding at most; not used where rotary frequencies depend on the length. Prompt and output together fill
+    the model's context at most. Closing the iterator early frees everything.
 
     Raises at the call, before any compute: `InputError` if the prompt is empty, leaves no room in the context
     or names a token that the model doesn't have; `ResourceError` if the cache doesn't fit in memory. While
@@ -70,7 +74,10 @@ def generate(
     prompt_ids = tuple(prompt_ids)
     _check(module, prompt_ids, prefill_chunk)
     cache = _cache(module, min(len(prompt_ids) + params.max_tokens, module.config.max_position_embeddings))
-    return _pieces(module, tokenizer, prompt_ids, params, cache, prefill_chunk)
+    # Nothing of the text stands before what follows a special token, such as a lone BOS.
+    at_start = not continues or prompt_ids[-1] in tokenizer.special_ids
+    detokenizer = Detokenizer(tokenizer, at_start=at_start)
+    return _pieces(module, tokenizer, detokenizer, prompt_ids, params, cache, prefill_chunk)
 
 
 def complete(
@@ -79,13 +86,16 @@ def complete(
     prompt_ids: Sequence[int],
     params: SamplingParams,
     *,
+    continues: bool = False,
     prefill_chunk: int = 512,
 ) -> Completion:
     """`generate`, gathered into one value; the text is that of the pieces joined."""
     start = time.perf_counter()
     pieces: list[Piece] = []
     first_token = start
-    for piece in generate(module, tokenizer, prompt_ids, params, prefill_chunk=prefill_chunk):
+    for piece in generate(
+        module, tokenizer, prompt_ids, params, continues=continues, prefill_chunk=prefill_chunk
+    ):
         if not pieces:
             first_token = time.perf_counter()
         pieces.append(piece)
@@ -104,14 +114,14 @@ def complete(
 def _pieces(
     module: Decoder,
     tokenizer: Tokenizer,
+    detokenizer: Detokenizer,
     prompt_ids: tuple[int, ...],
     params: SamplingParams,
     cache: StaticCache,
     prefill_chunk: int,
 ) -> Iterator[Piece]:
     end_ids = frozenset() if params.ignore_end else tokenizer.end_ids | params.end_ids
-    sampler = Sampler(params, prompt_ids, module.config.vocab_size)
-    detokenizer, stops = Detokenizer(tokenizer), StopMatcher(params.stop)
+    sampler, stops = Sampler(params, prompt_ids, module.config.vocab_size), StopMatcher(params.stop)
     logits_V = _prefill(module, cache, prompt_ids, prefill_chunk)
     for position in range(len(prompt_ids), cache.max_length):
         token = sampler.sample(logits_V)
@@ -162,6 +172,9 @@ def _cache(module: Decoder, slots: int) -> StaticCache:
 @torch.inference_mode()
 def _prefill(module: Decoder, cache: StaticCache, prompt_ids: tuple[int, ...], chunk: int) -> Tensor:
     """Logits (V,) after the whole prompt; only its last token goes through the head."""
+    if module.config.rope.rope_type in LENGTH_DEPENDENT:
+        # Keys that an earlier, shorter step put into the cache would be turned by other frequencies.
+        chunk = len(prompt_ids)
     last_start = (len(prompt_ids) - 1) // chunk * chunk
     for start in range(0, last_start, chunk):
         _hidden(module, cache, prompt_ids[start : start + chunk], start)

@@ -1,9 +1,10 @@
-"""Files and folders that appear whole or not at all."""
+"""Folders that appear whole or not at all."""
 
 import contextlib
 import errno
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from penjing.formats.hf_folder import CONFIG
 from penjing.formats.json_file import read_json
 
 MANIFEST = "penjing.json"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def check_target(target: Path) -> None:
@@ -32,6 +34,18 @@ def check_target(target: Path) -> None:
         raise InputError(
             f"{target} isn't empty and wasn't written by penjing, so it isn't replaced; give a new folder."
         )
+
+
+def require_writable(target: Path) -> None:
+    """InputError unless the nearest folder that exists above `target` lets something be made in it.
+
+    It is tried, since file permissions don't tell of virtual and read-only file systems.
+    """
+    above = next(folder for folder in target.resolve().parents if folder.exists())
+    try:
+        Path(tempfile.mkdtemp(prefix=".penjing-", dir=above)).rmdir()
+    except OSError as error:
+        raise _failure(target, above, error) from error
 
 
 def require_disk(path: Path, nbytes: int) -> None:
@@ -54,42 +68,31 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     disk is full.
     """
     check_target(target)
-    with _draft(target) as draft:
-        draft.mkdir()
+    draft = _hidden_sibling(target.resolve(), "partial")
+    try:
+        draft.mkdir(parents=True)
+    except OSError as error:
+        raise _failure(target, draft.parent, error) from error
+    try:
         yield draft
         _sync_tree(draft)
         check_target(target)
         _put_in_place(draft, target.resolve())
-
-
-@contextlib.contextmanager
-def atomic_file(target: Path) -> Iterator[Path]:
-    """Give a path beside `target` to write, which replaces `target` when the block ends without an error."""
-    if target.is_dir():
-        raise InputError(f"{target} is a folder; give the name of a file.")
-    with _draft(target) as draft:
-        yield draft
-        _sync(draft)
-        draft.replace(target.resolve())
-        _sync(draft.parent)
-
-
-@contextlib.contextmanager
-def _draft(target: Path) -> Iterator[Path]:
-    """A free hidden name beside `target` in a folder that exists; what lies there at the end is removed."""
-    draft = _hidden_sibling(target.resolve(), "partial")
-    try:
-        draft.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{target} can't be written: {error.strerror} ({error.filename}).") from error
-    try:
-        yield draft
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _NO_ROOM:
             raise
-        raise ResourceError(f"The disk filled up while {target} was written; make room for it.") from error
+        raise _failure(target, draft.parent, error) from error
     finally:
         _remove(draft)
+
+
+def _failure(target: Path, folder: Path, error: OSError) -> PenjingError:
+    """Why `target` can't be made in `folder`."""
+    if error.errno in _NO_ROOM:
+        return ResourceError(f"The disk filled up while {target} was written; make room for it.")
+    return InputError(
+        f"{target} can't be written: nothing can be made in {folder} ({error.strerror}); give another."
+    )
 
 
 def _hidden_sibling(target: Path, role: str) -> Path:
@@ -117,11 +120,9 @@ def _is_ours(folder: Path) -> bool:
         return False
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def _sync_tree(folder: Path) -> None:

@@ -1,7 +1,5 @@
 """Open whatever a path leads to."""
 
-import re
-import stat
 from pathlib import Path
 
 from penjing.errors import InputError, UnsupportedError
@@ -10,9 +8,9 @@ from penjing.formats.gguf_file import open_gguf
 from penjing.formats.gguf_header import MAGIC
 from penjing.formats.hf_folder import CONFIG, PICKLE_SUFFIXES, open_hf_folder
 from penjing.formats.mapped import refuse_lfs_pointer
+from penjing.formats.reference import existing_path
 
 _ZIP_MAGIC = b"PK\x03\x04"
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 
 
 def open_checkpoint(ref: str | Path) -> Checkpoint:
@@ -21,28 +19,11 @@ def open_checkpoint(ref: str | Path) -> Checkpoint:
     A GGUF file is known by its content, whatever its name. Raises InputError for what is missing or damaged,
     UnsupportedError for kinds of files (or hub ids) that can't be opened; each says what to do.
     """
-    path = Path(ref)
-    checkpoint = open_hf_folder(path) if stat.S_ISDIR(_mode(ref)) else _open_file(path)
+    path = existing_path(ref)
+    checkpoint = open_hf_folder(path) if path.is_dir() else _open_file(path)
     if not checkpoint.tensors:
         raise InputError(f"{path} holds no tensors, so there is no model in it.")
     return checkpoint
-
-
-def _mode(ref: str | Path) -> int:
-    """The kind of file at `ref`, as in `os.stat`; a clear error where there is none."""
-    try:
-        return Path(ref).stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except (OSError, ValueError) as error:
-        raise InputError(f"{str(ref)!r} can't be opened: {error}.") from error
-    if _HUB_ID.fullmatch(str(ref)):
-        name = str(ref).partition("@")[0]
-        raise UnsupportedError(
-            f"There is no file or folder {str(ref)!r}, and hub ids can't be opened yet; if it is one, run "
-            f"`hf download {name} --local-dir {name.rpartition('/')[2]}` and give that folder."
-        )
-    raise InputError(f"There is no file or folder {str(ref)!r}; check the path.")
 
 
 def _open_file(path: Path) -> Checkpoint:

@@ -49,11 +49,11 @@ class ForeignConfig:
         value = self.values.get(key)
         return default if value is None else value
 
-    def integer(self, key: str, default: Any = _MISSING, minimum: int = 1) -> int:
+    def integer(self, key: str, default: Any = _MISSING, minimum: int = 1, maximum: int = 1 << 31) -> int:
         value = self._required(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 1 << 31:
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
             raise InputError(
-                f"{self.source}: {key} must be a whole number of at least {minimum}, not {value!r}"
+                f"{self.source}: {key} must be a whole number from {minimum} to {maximum}, not {value!r}"
             )
         return value
 

@@ -70,6 +70,27 @@ def replace_module(root: nn.Module, name: str, new: nn.Module) -> None:
     setattr(root.get_submodule(parent), leaf, new)
 
 
+def replace_weight(root: nn.Module, name: str, weight: torch.Tensor) -> None:
+    """Give the linear or embedding called `name` this float weight, in a module of its own; a bias stays."""
+    old = root.get_submodule(name)
+    rows, columns = weight.shape
+    new: nn.Module
+    if isinstance(old, (nn.Embedding, PackedEmbedding)):
+        new = nn.Embedding(rows, columns, _weight=weight)
+    else:
+        new = nn.Linear(columns, rows, bias=False, device="meta")
+        new.register_parameter("bias", dict(old.named_parameters(recurse=False)).get("bias"))
+    new.weight = nn.Parameter(weight, requires_grad=False)
+    replace_module(root, name, new.train(old.training))
+
+
+def unpack_module(root: nn.Module) -> None:
+    """Replace every packed matrix below `root` by the plain linear or embedding with the same weights."""
+    for name, module in list(root.named_modules()):
+        if isinstance(module, PackedMatrix):
+            replace_weight(root, name, module.weight)
+
+
 def pack_module(root: nn.Module, name: str, packed: PackedTensor) -> None:
     """Replace the linear or embedding called `name` by its packed form; a bias stays as it is."""
     old = root.get_submodule(name)

@@ -18,6 +18,7 @@ from penjing.model.families.registry import family_of_gguf, family_of_model_type
 from penjing.model.foreign import ForeignConfig
 from penjing.model.gguf_names import ROPE_FACTORS, gguf_names, rope_with_factors
 from penjing.model.quantization import FORMAT_KEY, read_quantization
+from penjing.model.rope import inverse_frequencies
 from penjing.packed.schemes import PackedSpec
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
@@ -50,6 +51,7 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     source = str(checkpoint.path)
     foreign = ForeignConfig(hf_config, source)
     config = family.read(foreign)
+    _check_config(config, checkpoint)
     notices = [f"config key {key} has no effect here" for key in foreign.finish()]
     names = _module_names(checkpoint, config)
     config, tie_notices = _settle_tie(checkpoint, config, names)
@@ -85,7 +87,8 @@ def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     foreign = ForeignConfig(own, source)
     hf_config = {"architectures": [family.architecture], "model_type": family.model_type}
     hf_config |= family.from_gguf(foreign)
-    foreign.finish()
+    ignored = foreign.finish()
+    hf_config |= {f"gguf.{arch}.{key}": own[key] for key in ignored}  # listed among the keys without effect
     if ROPE_FACTORS in checkpoint.tensors:
         factors, context = checkpoint.read(ROPE_FACTORS), hf_config["max_position_embeddings"]
         hf_config["rope_parameters"] = rope_with_factors(hf_config["rope_parameters"], factors, context)
@@ -93,6 +96,17 @@ def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
         if f"tokenizer.ggml.{key}_token_id" in metadata:
             hf_config[f"{key}_token_id"] = metadata[f"tokenizer.ggml.{key}_token_id"]
     return family, hf_config
+
+
+def _check_config(config: ModelConfig, checkpoint: Checkpoint) -> None:
+    """Refuse what would only fail later: more layers than tensors, and rope settings that lack something."""
+    layers, tensors = config.num_hidden_layers, len(checkpoint.tensors)
+    if layers > tensors:
+        raise InputError(
+            f"{checkpoint.path}: the config asks for {layers} layers, but there are {tensors} tensors"
+        )
+    for length in (1, config.max_position_embeddings):
+        inverse_frequencies(config, length)
 
 
 def _module_names(checkpoint: Checkpoint, config: ModelConfig) -> dict[str, str]:
@@ -129,8 +143,8 @@ def _expected_tensors(
         name: (shape, None) for name, shape in tensor_shapes(config).items()
     }
     for module, spec in packed.items():
-        if f"{module}.weight" not in expected:
-            raise InputError(f"{source}: {FORMAT_KEY} names {module}, which this model does not have")
+        if len(expected.get(f"{module}.weight", ((), None))[0]) != 2:
+            raise InputError(f"{source}: {FORMAT_KEY} names {module}, which is no matrix of this model")
         rows, columns = expected.pop(f"{module}.weight")[0]
         expected |= {f"{module}.{part}": want for part, want in spec.part_shapes(rows, columns).items()}
     return expected

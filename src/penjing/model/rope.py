@@ -137,3 +137,5 @@ _SCALINGS: dict[str, Callable[[ModelConfig, int], tuple[torch.Tensor, float]]] =
     "longrope": _longrope,
 }
 ROPE_TYPES = tuple(_SCALINGS)
+# Their frequencies follow the longest position of a call, so a prompt must not be split into several calls.
+LENGTH_DEPENDENT = ("dynamic", "longrope")

@@ -25,7 +25,7 @@ def read_rope(config: ForeignConfig, default_theta: float = 10_000.0) -> RopeCon
     values = dict(chosen or {})
     values.setdefault("rope_theta", theta)
     old = values.pop("type", None)
-    values["rope_type"] = _rope_type(values.get("rope_type", old) or "default", config.source)
+    values["rope_type"] = _rope_type(_first(values.get("rope_type"), old, "default"), config.source)
     if values["rope_type"] in _NEED_TRAINED_LENGTH:
         _add_trained_length(values, config)
     return _build(values, config.source)
@@ -43,8 +43,12 @@ def rope_to_hf(rope: RopeConfig) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in kept.items()}
 
 
+def _first(*options: Any) -> Any:
+    return next(option for option in options if option is not None)
+
+
 def _rope_type(name: Any, source: str) -> str:
-    known = _ALIASES.get(name, name)
+    known = _ALIASES.get(name, name) if isinstance(name, str) else None
     if known not in ROPE_TYPES:
         raise UnsupportedError(
             f"{source}: rope type {name!r} is not supported (supported: {', '.join(ROPE_TYPES)}, su)"

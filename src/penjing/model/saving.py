@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from penjing.errors import InputError
 from penjing.formats.atomic import MANIFEST, atomic_folder, require_disk
 from penjing.formats.hf_writer import write_json, write_safetensors_shards
 from penjing.model.decoder import Decoder
@@ -63,4 +64,13 @@ def _common(dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
 
 def _stored(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Iterator[tuple[str, torch.Tensor]]:
     for name, tensor in module.state_dict().items():
-        yield name, tensor.to(dtypes[name]) if name in dtypes else tensor
+        if name in dtypes:
+            tensor = tensor.to(dtypes[name])
+            _require_finite(name, tensor)
+        yield name, tensor
+
+
+def _require_finite(name: str, tensor: torch.Tensor) -> None:
+    if not tensor.isfinite().all():
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        raise InputError(f"{name} holds values that {dtype} can't; save in bf16 or f32 instead")

@@ -28,9 +28,9 @@ class AffineSpec:
     scheme: ClassVar[str] = "affine"
 
     def __post_init__(self) -> None:
-        if self.bits not in (2, 3, 4, 5, 6, 8):
+        if not isinstance(self.bits, int) or self.bits not in (2, 3, 4, 5, 6, 8):
             raise InputError(f"{self.bits}-bit codes are not supported; choose 2, 3, 4, 5, 6 or 8 bits")
-        if self.group_size < 0 or self.group_size % 32:
+        if not isinstance(self.group_size, int) or self.group_size < 0 or self.group_size % 32:
             raise InputError(f"group size {self.group_size} is not a multiple of 32 (0 means a whole row)")
 
     def __str__(self) -> str:
@@ -88,12 +88,6 @@ class AffineTensor:
     @property
     def nbytes(self) -> int:
         return self.spec.nbytes(*self.shape)
-
-    def group_scales(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Scale and zero point of each group, float32 (rows, groups), with the 8-bit codes resolved."""
-        return resolve_scales(
-            self.parts["scale"], self.parts["zero_point"], self.parts["row_scale"], self.spec
-        )
 
     def dequantize(self, rows: torch.Tensor | None = None) -> torch.Tensor:
         """Float32 weights (rows, columns); with `rows` (int64 indices) only those rows, in that order."""

@@ -1,4 +1,4 @@
-"""Unsigned integer codes of 1 to 8 bits in rows of bytes.
+"""Unsigned integer codes of 2 to 8 bits in rows of bytes.
 
 A width that doesn't divide 8 is split into planes that do (3 = 2 + 1, 5 = 4 + 1, 6 = 4 + 2; low bits first),
 so that packing and unpacking are a few shifts on whole tensors. Inside a plane a byte holds consecutive
@@ -9,7 +9,7 @@ import torch
 
 from penjing.errors import InputError
 
-PLANES: dict[int, tuple[int, ...]] = {1: (1,), 2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
+PLANES: dict[int, tuple[int, ...]] = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
 
 
 def row_bytes(columns: int, bits: int) -> int:

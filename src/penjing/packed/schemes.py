@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from penjing.errors import UnsupportedError
+from penjing.errors import InputError, UnsupportedError
 from penjing.packed.affine import AffineSpec, AffineTensor
 
 PackedSpec = AffineSpec
@@ -14,6 +14,8 @@ _SCHEMES = {AffineSpec.scheme: (AffineSpec, AffineTensor)}
 
 def spec_from_json(entry: Mapping[str, Any]) -> PackedSpec:
     """Read what `PackedSpec.to_json` wrote; an unknown scheme or field is refused by name."""
+    if not isinstance(entry, Mapping):
+        raise InputError(f"the layout of packed weights must be an object, not {entry!r}")
     fields = dict(entry)
     scheme = fields.pop("scheme", None)
     if scheme not in _SCHEMES:

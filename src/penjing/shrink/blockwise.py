@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from penjing.memory import give_back_memory
 from penjing.model.attention import Visibility, visibility
 from penjing.model.decoder import Block, Decoder
 from penjing.model.linear import keep_float, pack_module, weight_of
 from penjing.model.rope import rotary_tables
 from penjing.packed.affine import AffineSpec
-from penjing.shrink.rounding import Moments, RoundingConfig, round_calibrated
+from penjing.shrink.rounding import Moments, RoundingConfig, round_calibrated, round_nearest
+from penjing.shrink.sensitivity import Sensitivity
 from penjing.shrink.targets import EMBEDDING, HEAD
 
 Progress = Callable[[int, int], None]
@@ -39,7 +41,7 @@ def round_decoder(
     module: Decoder,
     specs: Mapping[str, AffineSpec],
     ids_NL: torch.Tensor,
-    final_hidden_DD: torch.Tensor,
+    sensitivity: Sensitivity,
     config: RoundingConfig | None = None,
     progress: Progress | None = None,
 ) -> Decoder:
@@ -52,12 +54,7 @@ def round_decoder(
     config = config or RoundingConfig()
     shrunk = share_copy(module)
     with torch.inference_mode():
-        for name in (EMBEDDING, HEAD):
-            if name in specs:
-                weight_VD = weight_of(module, name)
-                pack_module(
-                    shrunk, name, round_calibrated(weight_VD, Moments(final_hidden_DD), specs[name], config)
-                )
+        _round_ends(module, shrunk, specs, sensitivity, config)
         positions_1L = torch.arange(ids_NL.shape[1]).unsqueeze(0)
         context = _Context(rotary_tables(module.config, positions_1L), visibility(positions_1L, None, None))
         original_NLD, shrunk_NLD = module.model.embed_tokens(ids_NL), shrunk.model.embed_tokens(ids_NL)
@@ -67,9 +64,29 @@ def round_decoder(
             inside = {n.removeprefix(prefix): spec for n, spec in specs.items() if n.startswith(prefix)}
             shrunk_NLD = _round_block(original, block, inside, original_NLD, shrunk_NLD, context, config)
             original_NLD = torch.stack(list(context.run(original, original_NLD)))
+            give_back_memory()
             if progress:
                 progress(i + 1, len(blocks))
     return shrunk
+
+
+def _round_ends(
+    module: Decoder,
+    shrunk: Decoder,
+    specs: Mapping[str, AffineSpec],
+    sensitivity: Sensitivity,
+    config: RoundingConfig,
+) -> None:
+    """The matrix that makes the logits is rounded by what it is fed; a mere look-up table has no inputs that
+    could make up for errors, so its rows are rounded to nearest, by how much each column matters."""
+    head = EMBEDDING if module.config.tie_word_embeddings else HEAD
+    if head in specs:
+        moments = Moments(sensitivity.final_hidden)
+        pack_module(shrunk, head, round_calibrated(weight_of(module, head), moments, specs[head], config))
+    if head != EMBEDDING and EMBEDDING in specs:
+        importance_D = sensitivity.uses[EMBEDDING][0].input
+        packed = round_nearest(weight_of(module, EMBEDDING), specs[EMBEDDING], importance_D)
+        pack_module(shrunk, EMBEDDING, packed)
 
 
 def share_copy(module: Decoder) -> Decoder:

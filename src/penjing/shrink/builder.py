@@ -1,7 +1,9 @@
 """Building the shrunk model of a given size: everything that is measured once, then as many sizes as are
 asked."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,33 +11,53 @@ import torch
 
 from penjing.api import Model
 from penjing.errors import InputError
-from penjing.model.ledger import module_ledger
+from penjing.model.decoder import Decoder
+from penjing.model.ledger import module_ledger, plan_ledger
+from penjing.model.linear import replace_weight, weight_of
+from penjing.model.plan import LoadPlan
 from penjing.shrink.allocation import Allocation, allocate
 from penjing.shrink.blockwise import round_decoder
+from penjing.shrink.calibration import calibration_ids
 from penjing.shrink.candidates import GRIDS, Candidate, candidates_of
 from penjing.shrink.effort import Effort
 from penjing.shrink.sensitivity import Sensitivity, measure_sensitivity
-from penjing.shrink.targets import Matrix, packable_matrices
+from penjing.shrink.targets import Matrix, matrix_shapes, packable_matrices
 
 Progress = Callable[[str, int, int], None]
 
 
-def calibration_ids(
-    model: Model, documents: Sequence[str], effort: Effort, generator: torch.Generator
-) -> torch.Tensor:
-    """Passages (N, L) of int64 ids: documents in random order, one after another, each begun as the tokenizer
-    begins a text. Fewer passages than asked for are used where the text is short; none is an `InputError`."""
-    length = min(effort.passage_tokens, model.config.max_position_embeddings)
-    wanted, ids = effort.calibration_passages * length, []
-    order: list[int] = torch.randperm(len(documents), generator=generator).tolist()
-    for i in order:
-        ids += model.tokenizer.prompt_ids(documents[i])
-        if len(ids) >= wanted:
-            break
-    passages = min(len(ids) // length, effort.calibration_passages)
-    if passages == 0:
-        raise InputError(f"the text to tune on has {len(ids)} tokens; at least {length} are needed")
-    return torch.tensor(ids[: passages * length], dtype=torch.int64).view(passages, length)
+def make_builder(
+    original: Model,
+    tune: Mapping[str, Sequence[str]],
+    effort: Effort,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Builder:
+    """A builder whose statistics come from the documents in `tune`. `seed` orders them."""
+    generator = torch.Generator().manual_seed(seed)
+    documents = [document for text in tune.values() for document in text]
+    ids_NL = calibration_ids(original, documents, effort, generator)
+    return Builder(original, ids_NL, effort, seed, progress or (lambda *_: None))
+
+
+def least_bytes(plan: LoadPlan) -> int:
+    """Bytes of the smallest model that can be built from a checkpoint, by its headers alone."""
+    matrices = matrix_shapes(plan)
+    fixed = (e.nbytes for e in plan_ledger(plan).entries if e.name.removesuffix(".weight") not in matrices)
+    return sum(fixed) + sum(_least(rows, columns) for rows, columns in matrices.values())
+
+
+def unreachable(nbytes: int, smallest: int, base_bytes: int, parameters: int) -> InputError:
+    """The error for a size below the smallest that can be built, which it names."""
+    return InputError(
+        f"{nbytes / 1e6:.2f} MB can't be reached: the smallest model that can be built has"
+        f" {smallest / 1e6:.2f} MB ({smallest / base_bytes:.3f} of the base,"
+        f" {8 * smallest / parameters:.2f} bits a weight)"
+    )
+
+
+def _least(rows: int, columns: int) -> int:
+    return min(grid.nbytes(rows, columns) for grid in GRIDS)
 
 
 @dataclass(frozen=True)
@@ -76,8 +98,7 @@ class Builder:
     @cached_property
     def smallest(self) -> int:
         """Bytes of the smallest model that can be built; known from the shapes alone."""
-        least = (min(g.nbytes(m.rows, m.columns) for g in GRIDS) for m in self._matrices)
-        return self.fixed_bytes + sum(least)
+        return self.fixed_bytes + sum(_least(m.rows, m.columns) for m in self._matrices)
 
     @property
     def largest(self) -> int:
@@ -86,19 +107,16 @@ class Builder:
 
     @cached_property
     def _matrices(self) -> list[Matrix]:
-        return packable_matrices(self.original.module)
+        matrices = packable_matrices(self.original.module)
+        if not matrices:
+            raise InputError(f"{self.original.name} has no float matrix to shrink; give the original model")
+        return matrices
 
     def require_reachable(self, nbytes: int) -> None:
         """Raise `InputError` if no model of at most `nbytes` can be built. Needs no compute."""
         if nbytes < self.smallest:
-            share, bits = (
-                self.smallest / self.original.base_bytes,
-                8 * self.smallest / self.original.ledger.parameters,
-            )
-            raise InputError(
-                f"{nbytes / 1e6:.2f} MB can't be reached: the smallest model that can be built has"
-                f" {self.smallest / 1e6:.2f} MB ({share:.3f} of the base, {bits:.2f} bits a weight)"
-            )
+            parameters = self.original.ledger.parameters
+            raise unreachable(nbytes, self.smallest, self.original.base_bytes, parameters)
 
     def plan(self, nbytes: int) -> Allocation:
         """Which matrix gets which grid in a model of at most `nbytes`; too few are an `InputError`."""
@@ -106,19 +124,26 @@ class Builder:
         return allocate(self.candidates, nbytes - self.fixed_bytes)
 
     def build(self, nbytes: int) -> Model:
-        """The shrunk model of at most `nbytes`. It shares the norms and what stays at 16 bits with the
-        original."""
+        """The shrunk model of at most `nbytes`. It shares the norms with the original."""
         plan = self.plan(nbytes)
         module = round_decoder(
             self.original.module,
             plan.specs,
             self.ids_NL,
-            self.sensitivity.final_hidden,
+            self.sensitivity,
             progress=self._stage("round weights"),
         )
+        self._store_floats(module, plan)
         return replace(
             self.original, name=f"{self.original.name} (shrunk)", module=module, dtypes=self._kept_dtypes
         )
+
+    def _store_floats(self, module: Decoder, plan: Allocation) -> None:
+        """Give matrices that stay floats the values that will be saved, so that what is measured is that."""
+        for name, candidate in plan.chosen.items():
+            dtype = self._kept_dtypes[f"{name}.weight"]
+            if candidate.spec is None and dtype != torch.float32:
+                replace_weight(module, name, weight_of(module, name).to(dtype).float())
 
     def predicted_curve(self, points: int = 24) -> tuple[tuple[int, float], ...]:
         """Bytes and predicted divergence from the smallest model to the largest."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from penjing.memory import give_back_memory
 from penjing.model.decoder import Decoder
 from penjing.model.linear import weight_of
 from penjing.packed.affine import AffineSpec
@@ -41,6 +42,7 @@ def candidates_of(
         )
         if progress:
             progress(i + 1, len(matrices))
+    give_back_memory()
     return found
 
 
@@ -48,23 +50,18 @@ def _candidates(
     weight_RC: torch.Tensor, matrix: Matrix, uses: tuple[Curvature, ...], grids: Sequence[AffineSpec]
 ) -> list[Candidate]:
     rows = torch.linspace(0, matrix.rows - 1, min(matrix.rows, _SAMPLE_ROWS)).long()
-    sample, scale = weight_RC[rows], matrix.rows / len(rows)
-    sampled_uses = [Curvature(use.output[rows], use.input) for use in uses]
+    sample = weight_RC[rows]
     importance_C = sum((use.output.mean() * use.input for use in uses), torch.zeros(matrix.columns))
     options = [Candidate(None, 2 * matrix.parameters, 0.0)]
     for spec in grids:
         error = round_nearest(sample, spec, importance_C).dequantize() - sample
-        options.append(
-            Candidate(
-                spec,
-                spec.nbytes(matrix.rows, matrix.columns),
-                scale * predicted_divergence(error, sampled_uses),
-            )
-        )
+        divergence = predicted_divergence(error.square().mean(dim=0), uses)
+        options.append(Candidate(spec, spec.nbytes(matrix.rows, matrix.columns), divergence))
     return sorted(options, key=lambda option: option.nbytes)
 
 
-def predicted_divergence(error_RC: torch.Tensor, uses: Sequence[Curvature]) -> float:
-    """½ · Σ output·input·error², summed over the matrix's uses (see `sensitivity`)."""
-    squared = error_RC.square()
-    return 0.5 * sum(float(use.output @ (squared @ use.input)) for use in uses)
+def predicted_divergence(squared_error_C: torch.Tensor, uses: Sequence[Curvature]) -> float:
+    """½ · Σ output · Σ input·error², summed over the matrix's uses (see `sensitivity`), from the mean
+    squared error of each column. The rows' curvature is summed over all rows: in a vocabulary a few hold
+    most of it."""
+    return 0.5 * sum(float(use.output.sum() * (use.input @ squared_error_C)) for use in uses)

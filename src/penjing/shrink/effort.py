@@ -23,9 +23,9 @@ class Effort:
 EFFORTS = {
     effort.name: effort
     for effort in (
-        Effort("fast", 12, 4, 4_096, 8_192, 200, 3),
-        Effort("default", 32, 8, 8_192, 32_768, 600, 5),
-        Effort("best", 128, 32, 16_384, 65_536, 2_000, 8),
+        Effort("fast", 12, 4, 8_192, 8_192, 200, 3),
+        Effort("default", 32, 8, 16_384, 32_768, 600, 5),
+        Effort("best", 128, 32, 32_768, 65_536, 2_000, 8),
     )
 }
 

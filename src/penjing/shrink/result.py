@@ -51,6 +51,7 @@ class Asked:
     nbytes: int | None
     keep: float | None
     effort: str
+    seed: int
 
 
 @dataclass(frozen=True)

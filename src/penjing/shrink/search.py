@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 
+from penjing.errors import InputError
 from penjing.evaluate.result import EvalResult, holds
 
 Predict = Callable[[int], float]
@@ -38,6 +39,7 @@ def find_smallest(
     size = _size_for(predict, -log(keep) / 2, low, high)
     for _ in range(trials):
         result = measure(size)
+        _require_interval(result)
         measured.append(Measured(size, result, holds(result, keep).holds))
         if measured[-1].holds:
             high = min(high, size)
@@ -47,6 +49,15 @@ def find_smallest(
             break
         size = _next_size(measured, predict, keep, low, high, largest)
     return measured
+
+
+def _require_interval(result: EvalResult) -> None:
+    kept = result.overall.perplexity_kept
+    if kept is None or kept.low is None:
+        raise InputError(
+            "the search split has too few passages for an interval, so no promise can be searched for;"
+            " give more text, fewer texts, or a higher effort"
+        )
 
 
 def smallest_holding(measured: Sequence[Measured]) -> Measured | None:

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from penjing.errors import PenjingError
+from penjing.memory import give_back_memory
 from penjing.model.decoder import Decoder
 from penjing.shrink.targets import EMBEDDING, HEAD, Matrix, packable_matrices
 
@@ -51,6 +52,7 @@ def measure_sensitivity(
     with sums.listening():
         for i, ids_L in enumerate(ids_NL):
             sums.add_passage(module, ids_L.unsqueeze(0), generator)
+            give_back_memory()
             if progress:
                 progress(i + 1, len(ids_NL))
     return sums.result(module)

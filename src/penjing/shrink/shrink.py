@@ -5,15 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from penjing.api import Model, load
 from penjing.engine.params import SamplingParams
 from penjing.errors import InputError
 from penjing.evaluate.compare import compare
 from penjing.evaluate.result import EvalResult, holds
 from penjing.model.linear import keep_float
-from penjing.shrink.builder import Builder, calibration_ids
+from penjing.shrink.builder import Builder, make_builder
 from penjing.shrink.effort import Effort, find_effort
 from penjing.shrink.goal import parse_share, parse_size
 from penjing.shrink.result import Answer, Asked, ShrinkResult, Trial
@@ -29,8 +27,7 @@ _QUESTIONS = (
 )
 _OPENINGS = ("The capital of France is", "The sky is blue because", "Once upon a time there was a small tree")
 _ANSWER = SamplingParams(temperature=0.0, max_tokens=64)
-_STEP_UP = 1.06  # a size that held on the search split but not on the report split is raised by this
-_REPORT_TRIES = 3
+_MARGIN = 1.03  # the least size that held on the search split is raised by this, as the report split differs
 
 
 def shrink(
@@ -54,14 +51,14 @@ def shrink(
     Raises `InputError` for a goal that can't be read or reached, or too little text.
     """
     started = time.perf_counter()
+    if not 0 <= seed < 1 << 63:
+        raise InputError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
     amounts = find_effort(effort)
     original = model if isinstance(model, Model) else load(model)
-    asked = _asked(original, to, keep, effort)
-    splits = make_splits(texts or {"python documentation": builtin_documents()}, seed=seed)
+    asked = _asked(original, to, keep, effort, seed)
+    splits = make_splits(builtin_texts() if texts is None else texts, seed=seed)
     tell = progress or (lambda *_: None)
-    generator = torch.Generator().manual_seed(seed)
-    documents = [document for text in splits.tune.values() for document in text]
-    builder = Builder(original, calibration_ids(original, documents, amounts, generator), amounts, seed, tell)
+    builder = make_builder(original, splits.tune, amounts, seed, tell)
     if asked.nbytes is not None:
         builder.require_reachable(asked.nbytes)
     job = _Job(original, builder, splits, amounts, seed, tell)
@@ -120,22 +117,16 @@ class _Job:
         best, missed = smallest_holding(measured), ()
         if best is None:
             missed = (f"no size up to {largest / 1e6:.1f} MB held on the search split; the largest is kept",)
-        found = self._certify(largest if best is None else best.nbytes, largest, keep, _REPORT_TRIES)
+        size = largest if best is None else min(int(best.nbytes * _MARGIN), largest)
+        found = self.to_size(size)
+        verdict = holds(found.report, keep)
+        if not verdict.holds and size < largest:
+            missed += (
+                f"on fresh text it fell short; the next size to try is --to {size * 1.06 / 1e6:.1f}MB",
+            )
         searched = tuple(_trial(m.nbytes, m.result, m.holds, "search", chosen=False) for m in measured)
-        return replace(found, trials=searched + found.trials, notices=missed + found.notices)
-
-    def _certify(self, nbytes: int, largest: int, keep: float, tries: int) -> _Found:
-        """Measure a size on the report split; where it fails there, a size up, and say so."""
-        shrunk = self.builder.build(nbytes)
-        report = self._report(shrunk)
-        held = holds(report, keep).holds
-        trial = _trial(shrunk.ledger.nbytes, report, held, "report", chosen=True)
-        if held or nbytes >= largest or tries == 1:
-            return _Found(shrunk, report, (trial,))
-        notice = f"{nbytes / 1e6:.1f} MB did not hold on the report split; a size up was tried"
-        found = self._certify(min(int(nbytes * _STEP_UP), largest), largest, keep, tries - 1)
-        failed = replace(trial, chosen=False)
-        return replace(found, trials=(failed, *found.trials), notices=(notice, *found.notices))
+        certified = replace(found.trials[-1], holds=verdict.holds)
+        return replace(found, trials=(*searched, certified), notices=missed)
 
     def _measure_size(self, nbytes: int) -> EvalResult:
         return self._compare(
@@ -168,13 +159,20 @@ class _Job:
         return result
 
 
-def _asked(original: Model, to: str | float | None, keep: str | float | None, effort: str) -> Asked:
+def builtin_texts() -> dict[str, list[str]]:
+    """What is used when the user gives no text."""
+    return {"python documentation": builtin_documents()}
+
+
+def _asked(
+    original: Model, to: str | float | None, keep: str | float | None, effort: str, seed: int
+) -> Asked:
     if to is None and keep is None:
         raise InputError(
             "say how small (to, such as 1/4 or 60MB), or how much to keep (keep, such as 95%), or both"
         )
     size = None if to is None else parse_size(str(to), original.base_bytes, original.ledger.parameters)
-    return Asked(size, None if keep is None else parse_share(str(keep)), effort)
+    return Asked(size, None if keep is None else parse_share(str(keep)), effort, seed)
 
 
 def _trial(nbytes: int, result: EvalResult, held: bool | None, split: str, chosen: bool) -> Trial:

@@ -39,7 +39,8 @@ def read_documents(path: Path) -> list[str]:
     """The documents of a text file: parted by lines that hold only a form feed, or one from each JSON line.
 
     A `.jsonl` file has an object with a "text" on each line. Blank documents are dropped. Raises InputError
-    for a folder, an unreadable or blank file, bytes that aren't UTF-8, and lines that aren't such objects.
+    for a folder, an unreadable or blank file, bytes that aren't UTF-8, lines that aren't such objects, and
+    texts with half of a surrogate pair.
     """
     text = _read_text(path)
     if path.suffix == ".jsonl":
@@ -79,6 +80,13 @@ def _line_document(path: Path, number: int, line: str) -> str:
     text = value.get("text") if isinstance(value, dict) else None
     if not isinstance(text, str):
         raise InputError(f'Line {number} of {path} should be an object with a "text"; it is {quote(value)}.')
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # escapes can spell half a character, which no tokenizer takes
+        raise InputError(
+            f"Line {number} of {path} isn't valid Unicode: half of a surrogate pair stands at character "
+            f"{error.start} of its text; remove it."
+        ) from error
     return text
 
 

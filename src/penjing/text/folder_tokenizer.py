@@ -201,9 +201,12 @@ def _inline_templates(value: Any) -> dict[str, str]:
 
 def _read_template(file: Path) -> str:
     try:
-        return file.read_bytes().decode("utf-8")
+        data = file.read_bytes()
     except OSError as error:
         raise InputError(f"{file} can't be read: {error.strerror}.") from error
+    refuse_lfs_pointer(file, data)
+    try:
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{file} isn't UTF-8 text: {error.reason} at byte {error.start}.") from error
 

@@ -161,5 +161,5 @@ def _templates(metadata: Mapping[str, Any]) -> dict[str, str]:
         if key == _TEMPLATE or key.startswith(f"{_TEMPLATE}."):
             if not isinstance(value, str):
                 raise InputError(f"{key} in the GGUF file should be text, not {type(value).__name__}.")
-            templates[key.removeprefix(_TEMPLATE).removeprefix(".") or "default"] = value
+            templates["default" if key == _TEMPLATE else key.removeprefix(f"{_TEMPLATE}.")] = value
     return templates

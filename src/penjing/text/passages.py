@@ -9,24 +9,21 @@ from penjing.text.tokenizer import Tokenizer
 def passages(
     tokenizer: Tokenizer,
     documents: Sequence[str],
-    length: int = 1024,
-    limit_tokens: int | None = None,
+    length: int,
+    limit_tokens: int,
     least: int = 32,
 ) -> list[list[int]]:
     """Cut each document into passages of `length` tokens, in order; what is left under `least` is dropped.
 
-    Each passage begins with BOS if the tokenizer adds it. With `limit_tokens`, passages are picked evenly
-    over documents and within them until that many tokens (BOS included) are reached, the last one cut to
-    fit; the choice depends on the arguments alone. Raises InputError if nothing is left.
+    Each passage begins with BOS if the tokenizer adds it. Passages are picked evenly over documents and
+    within them until `limit_tokens` tokens (BOS included) are reached, the last one cut to fit; the choice
+    depends on the arguments alone. Raises InputError if nothing is left.
     """
     if length < least or least < 2:
         raise InputError(
             f"Passages of {length} tokens can't be cut; the length must be at least {max(least, 2)}."
         )
-    if limit_tokens is None:
-        chosen = [passage for document in documents for passage in _cut(tokenizer, document, length, least)]
-    else:
-        chosen = _pick(tokenizer, documents, length, limit_tokens, least)
+    chosen = _pick(tokenizer, documents, length, limit_tokens, least)
     if not chosen:
         raise InputError(
             f"The text is too short: no document of it fills a passage of {least} tokens. Give longer text."

@@ -12,6 +12,7 @@ from typing import Any
 import tokenizers
 
 from penjing.errors import InputError, UnsupportedError
+from penjing.formats.quote import quote
 from penjing.text.byte_level import bytes_of
 from penjing.text.template import choose_template, render
 
@@ -20,6 +21,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _METASPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+# They become names of files.
+_TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,6 +43,12 @@ class Tokenizer:
     notices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in self.chat_templates:
+            if not _TEMPLATE_NAME.fullmatch(name):
+                raise InputError(
+                    f"A chat template is called {quote(name)}, but such names are made of up to 100 letters, "
+                    "digits, _ and -; rename it in the model's files."
+                )
         if self._decoder_kinds.isdisjoint({"ByteLevel", "ByteFallback", "Metaspace"}):
             kinds = ", ".join(sorted(self._decoder_kinds)) or "none"
             raise UnsupportedError(
@@ -116,6 +125,15 @@ class Tokenizer:
     ) -> list[int]:
         """Ids of `chat_text`, with BOS once whether the template prints it or the tokenizer adds it."""
         return self.prompt_ids(self.chat_text(messages, tools, add_generation_prompt, **variables))
+
+    def same_ids(self, other: "Tokenizer") -> bool:
+        """Whether a token has the same id in both, and an id the same token, so that both models read alike.
+
+        Either may have tokens (padding, more special ones) at ids that the other doesn't use.
+        """
+        own, others = (each.backend.get_vocab(with_added_tokens=True) for each in (self, other))
+        agreed = len(own.items() & others.items())
+        return agreed == len(own.keys() & others.keys()) == len({*own.values()} & {*others.values()})
 
     @property
     def vocab_size(self) -> int:

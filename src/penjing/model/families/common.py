@@ -6,6 +6,7 @@ from penjing.errors import InputError, UnsupportedError
 from penjing.model.foreign import ForeignConfig
 from penjing.model.rope_config import read_rope
 
+MAX_LAYERS = 10_000  # far above any model; what a broken config can make us build stays small
 _LAYER_KINDS = ("full_attention", "sliding_attention")
 
 
@@ -20,7 +21,7 @@ def read_shape(config: ForeignConfig) -> dict[str, Any]:
         "vocab_size": config.integer("vocab_size"),
         "hidden_size": hidden,
         "intermediate_size": config.integer("intermediate_size", minimum=0),
-        "num_hidden_layers": config.integer("num_hidden_layers"),
+        "num_hidden_layers": config.integer("num_hidden_layers", maximum=MAX_LAYERS),
         "num_attention_heads": heads,
         "num_key_value_heads": config.integer("num_key_value_heads", heads),
         "head_dim": config.integer("head_dim", hidden // heads),
@@ -36,7 +37,9 @@ def read_windows(
 ) -> tuple[int | None, ...]:
     """Each layer's window: `layer_types` decides where it is given, else layers from `first_windowed` on have
     it."""
-    layers, kinds = config.integer("num_hidden_layers"), config.get("layer_types")
+    layers, kinds = config.integer("num_hidden_layers", maximum=MAX_LAYERS), config.get("layer_types")
+    if kinds is not None and not isinstance(kinds, list):
+        raise InputError(f"{config.source}: layer_types must be a list, not {kinds!r}")
     if kinds is None:
         return tuple(window if i >= first_windowed else None for i in range(layers))
     unknown = sorted({str(k) for k in kinds} - set(_LAYER_KINDS))
@@ -63,7 +66,7 @@ def gguf_shape(metadata: ForeignConfig) -> dict[str, Any]:
         "vocab_size": metadata.integer("vocab_size"),
         "hidden_size": hidden,
         "intermediate_size": metadata.integer("feed_forward_length", minimum=0),
-        "num_hidden_layers": metadata.integer("block_count"),
+        "num_hidden_layers": metadata.integer("block_count", maximum=MAX_LAYERS),
         "num_attention_heads": heads,
         "num_key_value_heads": metadata.integer("attention.head_count_kv", heads),
         "head_dim": head_dim,

@@ -18,7 +18,8 @@ def read(config: ForeignConfig) -> ModelConfig:
 
 def read_upper_windows(config: ForeignConfig) -> tuple[int | None, ...]:
     """Layers from `max_window_layers` on are windowed, if `use_sliding_window` says so."""
-    reach, first = config.integer("sliding_window", 4096), config.integer("max_window_layers", 28, minimum=0)
+    first = config.integer("max_window_layers", 28, minimum=0)
+    reach = config.integer("sliding_window", 4096) if config.values.get("sliding_window", 4096) else None
     return read_windows(config, reach if config.flag("use_sliding_window") else None, first)
 
 

@@ -23,7 +23,7 @@ def family_of_gguf(name: Any, source: str) -> Family:
 
 
 def _find(table: dict[str, Family], name: Any, what: str) -> Family:
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         near = get_close_matches(str(name), table, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise UnsupportedError(f"{what} {name!r} is not supported (supported: {', '.join(table)}){hint}")

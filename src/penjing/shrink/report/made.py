@@ -12,9 +12,11 @@ from penjing.shrink.result import ShrinkResult
 def commands(result: ShrinkResult, out: str) -> list[tuple[str, str]]:
     """What each command is for, and the command as a POSIX shell reads it."""
     folder, original = shlex.quote(out), shlex.quote(result.original_name)
+    # The seed parts the texts: with another one, text that tuned the model could judge it.
+    seed = f" --seed {result.asked.seed}" if result.asked.seed else ""
     return [
         ("Talk to it", f"penjing chat {folder}"),
-        ("Measure again what it kept", f"penjing eval {folder} --against {original}"),
+        ("Measure again what it kept", f"penjing eval {folder} --against {original}{seed}"),
         ("See what is in it", f"penjing show {folder}"),
     ]
 
@@ -25,6 +27,7 @@ def facts(result: ShrinkResult) -> list[tuple[str, str]]:
         ("Original", result.original_name),
         ("Parameters", f"{result.model.ledger.parameters:,}"),
         ("Effort", result.asked.effort),
+        ("Seed", str(result.asked.seed)),
         ("Sizes built and measured", str(len({trial.nbytes for trial in result.trials}))),
         ("Time", numbers.duration(result.seconds)),
         ("Made with", f"penjing {penjing.__version__}, torch {version('torch')}"),
