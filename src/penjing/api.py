@@ -70,9 +70,8 @@ class Model:
 
     def generate(self, prompt: str, params: SamplingParams | None = None) -> Completion:
         """Continue raw text."""
-        return complete(
-            self.module, self.tokenizer, self.tokenizer.prompt_ids(prompt), params or SamplingParams()
-        )
+        ids = self.tokenizer.prompt_ids(prompt)
+        return complete(self.module, self.tokenizer, ids, params or SamplingParams(), continues=True)
 
     def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
         """Answer a conversation; raises `InputError` for a model without a chat template."""
@@ -142,6 +141,10 @@ def compare(
     from penjing.evaluate import compare as measure
 
     first, second = (m if isinstance(m, Model) else load(m) for m in (original, shrunk))
+    if not first.tokenizer.same_ids(second.tokenizer):
+        raise InputError(
+            f"{first.name} and {second.name} have different tokenizers, so they can't be compared"
+        )
     return measure.compare(
         first.module, second.module, first.tokenizer, texts, name=second.name, against=first.name, **options
     )

@@ -1,5 +1,6 @@
 """What an evaluation found, and whether a promise of kept quality holds."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -96,9 +97,14 @@ def holds(result: EvalResult, keep: float) -> Verdict:
     if choice is not None and choice.low is not None:
         bounds["choice"] = choice.low
     missed = [name for name, low in bounds.items() if low < keep]
-    found = " and ".join(f"{name} kept is at least {low:.2%}" for name, low in bounds.items())
+    found = " and ".join(f"{name} kept is at least {_floor(low):.2%}" for name, low in bounds.items())
     if "choice" not in bounds:
         found += "; choice isn't measurable here, so perplexity alone decides"
     if missed:
         return Verdict(False, f"{' and '.join(missed)} may fall below {keep:.2%}: {found}")
     return Verdict(True, f"{found} (95% confidence, asked: {keep:.2%})")
+
+
+def _floor(share: float) -> float:
+    """Rounded down to hundredths of a percent, so that a bound is never stated higher than it is."""
+    return math.floor(share * 10_000) / 10_000

@@ -83,7 +83,8 @@ def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     arch = metadata.get("general.architecture")
     family = family_of_gguf(arch, source)
     own = {k.removeprefix(f"{arch}."): v for k, v in metadata.items() if k.startswith(f"{arch}.")}
-    own.setdefault("vocab_size", len(metadata.get("tokenizer.ggml.tokens", ())))
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    own.setdefault("vocab_size", len(tokens) if isinstance(tokens, (list, tuple)) else None)
     foreign = ForeignConfig(own, source)
     hf_config = {"architectures": [family.architecture], "model_type": family.model_type}
     hf_config |= family.from_gguf(foreign)

@@ -6,6 +6,7 @@ from penjing.errors import InputError, UnsupportedError
 from penjing.model.foreign import ForeignConfig
 from penjing.model.rope_config import read_rope
 
+MAX_HEAD_DIM = 65_536
 MAX_LAYERS = 10_000  # far above any model; what a broken config can make us build stays small
 _LAYER_KINDS = ("full_attention", "sliding_attention")
 
@@ -24,7 +25,7 @@ def read_shape(config: ForeignConfig) -> dict[str, Any]:
         "num_hidden_layers": config.integer("num_hidden_layers", maximum=MAX_LAYERS),
         "num_attention_heads": heads,
         "num_key_value_heads": config.integer("num_key_value_heads", heads),
-        "head_dim": config.integer("head_dim", hidden // heads),
+        "head_dim": config.integer("head_dim", hidden // heads, maximum=MAX_HEAD_DIM),
         "max_position_embeddings": config.integer("max_position_embeddings"),
         "rms_norm_eps": config.number("rms_norm_eps", 1e-6),
         "hidden_act": config.get("hidden_act", "silu"),
@@ -55,9 +56,8 @@ def read_windows(
 def gguf_shape(metadata: ForeignConfig) -> dict[str, Any]:
     """A Hugging Face config's shared keys from the architecture's own GGUF keys (without their prefix)."""
     heads, hidden = metadata.integer("attention.head_count"), metadata.integer("embedding_length")
-    head_dim = metadata.integer(
-        "attention.key_length", metadata.get("rope.dimension_count") or hidden // heads
-    )
+    default = metadata.get("rope.dimension_count") or hidden // heads
+    head_dim = metadata.integer("attention.key_length", default, maximum=MAX_HEAD_DIM)
     metadata.expect("attention.value_length", head_dim)
     metadata.expect("rope.dimension_count", head_dim)
     metadata.expect("expert_count", 0)
