@@ -12,7 +12,7 @@ import torch
 from penjing.errors import PenjingError
 from penjing.packed import bits as bit_packing
 from penjing.packed.affine import AffineSpec, AffineTensor
-from penjing.shrink.scales import GroupScales, fit_scales, nearest_codes
+from penjing.shrink.scales import GroupScales, fit_scales, inverse, nearest_codes
 
 _BLOCK = 64  # columns whose corrections are applied at once
 _SLAB_ROWS = 8192  # rows rounded together: rows don't influence one another
@@ -123,7 +123,7 @@ def _round_rows(
 ) -> torch.Tensor:
     columns = target_RC.shape[1]
     step_RC, zero_RC = (part[:, order_C].T.contiguous() for part in scales.expand(columns))
-    inverse_RC = torch.where(step_RC.abs() < 1e-35, torch.zeros_like(step_RC), step_RC.reciprocal())
+    inverse_RC = inverse(step_RC)
     rest_CR = target_RC.T[order_C].contiguous()
     codes_CR = torch.empty(columns, target_RC.shape[0], dtype=torch.uint8)
     max_code = scales.spec.max_code

@@ -49,7 +49,7 @@ def fit_scales(weight_RC: torch.Tensor, importance_C: torch.Tensor, spec: Affine
 def nearest_codes(weight_RC: torch.Tensor, scales: GroupScales) -> torch.Tensor:
     """Round to nearest: uint8 codes (R, C)."""
     step_RC, zero_RC = scales.expand(weight_RC.shape[1])
-    return _codes(weight_RC * _inverse(step_RC), zero_RC, scales.spec.max_code).to(torch.uint8)
+    return _codes(weight_RC * inverse(step_RC), zero_RC, scales.spec.max_code).to(torch.uint8)
 
 
 def _fit_slab(
@@ -64,7 +64,7 @@ def _fit_slab(
     zero_RG = torch.nan_to_num(-low_RG / full_RG)
     best = _Best(full_RG)
     for clip in _CLIPS:
-        scale_RG = torch.ceil(full_RG * clip * _inverse(row_scale_R.float()).unsqueeze(1)).clamp(0, _STEPS)
+        scale_RG = torch.ceil(full_RG * clip * inverse(row_scale_R.float()).unsqueeze(1)).clamp(0, _STEPS)
         _try_scale(best, weight_RGw, importance_Gw, scale_RG, zero_RG, row_scale_R, spec)
     return best.scale.to(torch.uint8), best.zero.to(torch.uint8), row_scale_R
 
@@ -95,7 +95,7 @@ def _try_scale(
 ) -> None:
     to_stored = _STEPS / spec.max_code
     step_RG = scale_RG * row_scale_R.float().unsqueeze(1)
-    in_steps_RGw = weight_RGw * _inverse(step_RG).unsqueeze(2)
+    in_steps_RGw = weight_RGw * inverse(step_RG).unsqueeze(2)
     weight_sum_G = importance_Gw.sum(dim=1).clamp(min=1e-30)
     for _ in range(2):
         stored_RG = torch.round(zero_RG * to_stored).clamp(0, _STEPS)
@@ -125,6 +125,6 @@ def _row_scale(largest_R: torch.Tensor) -> torch.Tensor:
     return torch.where(rounded.float() < wanted, above, rounded)
 
 
-def _inverse(x: torch.Tensor) -> torch.Tensor:
+def inverse(x: torch.Tensor) -> torch.Tensor:
     """1/x, and 0 where x is too small to divide by: such a group's weights become exact zeros."""
     return torch.where(x.abs() < 1e-35, torch.zeros_like(x), x.reciprocal())
