@@ -23,7 +23,7 @@ from penjing.formats.open import open_checkpoint
 from penjing.model.families.registry import FAMILIES
 from penjing.model.plan import plan_load
 from penjing.model.rope import ROPE_TYPES
-from penjing.packed.affine import AffineSpec
+from penjing.packed.affine_spec import AffineSpec
 from penjing.text.load import load_tokenizer
 
 SMALL = CONFIG | {

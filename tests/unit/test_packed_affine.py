@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penjing.errors import InputError, UnsupportedError
-from penjing.packed import bits
-from penjing.packed.affine import AffineSpec, AffineTensor
-from penjing.packed.schemes import spec_from_json
+from penjing.packed import bits, planes
+from penjing.packed.affine import AffineTensor
+from penjing.packed.affine_spec import AffineSpec
+from penjing.packed.specs import spec_from_json
 from penjing.shrink.rounding import round_nearest
 
 
@@ -18,17 +19,17 @@ def random_codes(rows, columns, width, seed=0):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(sorted(bits.PLANES)), st.integers(0, 5), st.integers(0, 200), st.integers(0, 9))
+@given(st.sampled_from(sorted(planes.PLANES)), st.integers(0, 5), st.integers(0, 200), st.integers(0, 9))
 def test_unpacking_gives_back_what_was_packed(width, rows, columns, seed):
     codes = random_codes(rows, columns, width, seed)
     packed = bits.pack(codes, width)
-    assert packed.shape == (rows, bits.row_bytes(columns, width))
+    assert packed.shape == (rows, planes.row_bytes(columns, width))
     assert torch.equal(bits.unpack(packed, columns, width), codes)
 
 
-@pytest.mark.parametrize("width", sorted(bits.PLANES))
+@pytest.mark.parametrize("width", sorted(planes.PLANES))
 def test_a_width_that_is_a_multiple_of_eight_takes_exactly_its_bits(width):
-    assert bits.row_bytes(576, width) == 576 * width // 8
+    assert planes.row_bytes(576, width) == 576 * width // 8
 
 
 def test_a_code_that_does_not_fit_is_refused():
@@ -38,7 +39,7 @@ def test_a_code_that_does_not_fit_is_refused():
 
 def test_a_width_without_a_layout_is_refused():
     with pytest.raises(InputError, match="7 bits are not supported"):
-        bits.row_bytes(8, 7)
+        planes.row_bytes(8, 7)
 
 
 @pytest.mark.parametrize("columns", [32, 64, 96, 160, 576, 100, 7])

@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from penjing.errors import InputError, UnsupportedError
-from penjing.packed.ggml import DECODERS, SLAB_WEIGHTS, block_size, dequantize, packed_nbytes
+from penjing.packed.ggml.blocks import TYPES, block_size, packed_nbytes
+from penjing.packed.ggml.decode import DECODERS, SLAB_WEIGHTS, dequantize
+
+
+def test_every_type_that_headers_may_name_has_a_decoder():
+    assert tuple(DECODERS) == TYPES
+
 
 QUANTISABLE = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penjing.errors import InputError
-from penjing.packed.affine import AffineSpec
+from penjing.packed.affine_spec import AffineSpec
 from penjing.shrink.allocation import allocate, convex_hull, uniform
 from penjing.shrink.candidates import Candidate
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from penjing.errors import PenjingError
-from penjing.packed.affine import AffineSpec
+from penjing.packed.affine_spec import AffineSpec
 from penjing.shrink.rounding import Moments, RoundingConfig, round_calibrated, round_nearest
 
 WIDTHS = [2, 3, 4, 5, 6, 8]

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import torch
+if TYPE_CHECKING:  # headers are read without it
+    import torch
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Checkpoint(Protocol):
     @property
     def notices(self) -> tuple[str, ...]: ...
 
-    def read(self, name: str) -> torch.Tensor:
+    def read(self, name: str) -> "torch.Tensor":
         """The tensor in its stored dtype, mapped and not to be written to; GGUF blocks come as float32."""
         ...
 

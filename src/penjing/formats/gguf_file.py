@@ -3,20 +3,20 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from penjing.errors import InputError
 from penjing.formats.checkpoint import Checkpoint, TensorInfo
 from penjing.formats.gguf_header import GGUFHeader, read_header
 from penjing.formats.mapped import MappedFile
 from penjing.formats.quote import quote
-from penjing.packed.ggml import dequantize
+
+if TYPE_CHECKING:
+    import torch
 
 _PART_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 # Stored as they are computed with, so they are mapped; every other type is blocks.
-_PLAIN = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_PLAIN = ("float32", "float16", "bfloat16")
 
 
 class GGUFFile:
@@ -37,15 +37,18 @@ class GGUFFile:
             tensors |= header.tensors
         self.tensors: Mapping[str, TensorInfo] = tensors
 
-    def read(self, name: str) -> torch.Tensor:
+    def read(self, name: str) -> "torch.Tensor":
         """F32, F16 and BF16 as stored, mapped and not to be written to; blocks as a new float32 tensor."""
         if name not in self.tensors:
             raise InputError(f"{self.path} has no tensor {quote(name)}.")
+        from penjing.formats.tensors import tensor_over, uint8_tensor
+        from penjing.packed.ggml.decode import dequantize
+
         info = self.tensors[name]
-        file = self._files[info.file]
+        data = self._files[info.file].bytes(info.offset, info.nbytes)
         if info.dtype in _PLAIN:
-            return file.tensor(info.offset, info.shape, _PLAIN[info.dtype])
-        return dequantize(file.bytes(info.offset, info.nbytes), info.dtype, info.shape)
+            return tensor_over(data, info.shape, info.dtype)
+        return dequantize(uint8_tensor(data), info.dtype, info.shape)
 
     def release(self, name: str) -> None:
         """Let the tensor's mapped memory go; reading it again is allowed."""

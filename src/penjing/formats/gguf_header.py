@@ -15,7 +15,7 @@ from penjing.errors import InputError, UnsupportedError
 from penjing.formats.checkpoint import TensorInfo
 from penjing.formats.mapped import MappedFile
 from penjing.formats.quote import quote
-from penjing.packed.ggml import DECODERS, packed_nbytes
+from penjing.packed.ggml.blocks import TYPES, packed_nbytes
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -128,10 +128,10 @@ class _Reader:
     def _tensor_type(self, field: str) -> str:
         number = self._scalar("I", f"the type of {field}")
         name = _TENSOR_TYPES.get(number)
-        if name in DECODERS:
+        if name in TYPES:
             return name
         label = f"type {name}" if name else f"the unknown type {number}"
-        raise UnsupportedError(f"{self.path}: {field} has {label}; known are {', '.join(DECODERS)}.")
+        raise UnsupportedError(f"{self.path}: {field} has {label}; known are {', '.join(TYPES)}.")
 
     def _alignment(self, metadata: dict[str, Any]) -> int:
         alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)

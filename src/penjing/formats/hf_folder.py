@@ -3,9 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.checkpoint import Checkpoint, TensorInfo
@@ -13,6 +11,9 @@ from penjing.formats.json_file import read_json
 from penjing.formats.mapped import MappedFile
 from penjing.formats.quote import quote
 from penjing.formats.safetensors_file import read_header, read_tensor
+
+if TYPE_CHECKING:
+    import torch
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -44,7 +45,7 @@ class HFFolder:
         unmapped = (file.notice for file in self._files.values() if file.notice)
         self.notices = tuple(dict.fromkeys((*notices, *unmapped)))
 
-    def read(self, name: str) -> torch.Tensor:
+    def read(self, name: str) -> "torch.Tensor":
         """The tensor in its stored dtype, mapped and not to be written to; InputError for an unknown name."""
         if name not in self.tensors:
             raise InputError(f"{self.path} has no tensor {quote(name)}.")

@@ -16,7 +16,7 @@ from penjing.formats.hf_folder import INDEX, WEIGHTS
 from penjing.formats.quote import quote
 from penjing.formats.safetensors_file import DTYPES, LENGTH_BYTES
 
-_DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_DTYPE_NAMES = {getattr(torch, name): code for code, (name, _) in DTYPES.items()}
 # The header is padded to this, so that data sorted by item size is aligned for every dtype.
 _ALIGNMENT = 8
 

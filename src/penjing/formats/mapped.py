@@ -3,10 +3,7 @@
 import errno
 import mmap
 import os
-from math import prod
 from pathlib import Path
-
-import torch
 
 from penjing.errors import InputError
 
@@ -14,7 +11,7 @@ LFS_POINTER = b"version https://git-lfs"
 
 
 class MappedFile:
-    """A regular file's bytes as uint8 tensors, copy-on-write: writing to one never reaches the file.
+    """A regular file's bytes, copy-on-write: writing to them never reaches the file.
 
     Where the system refuses to map (some network file systems, tight limits) each request is a plain read
     and `notice` says so. Raises InputError for a file that is empty, unreadable or a git-lfs pointer.
@@ -24,7 +21,6 @@ class MappedFile:
         self.path = path
         self.notice: str | None = None
         self._view: mmap.mmap | None = None
-        self._bytes: torch.Tensor | None = None
         try:
             with path.open("rb") as file:
                 self.size = os.fstat(file.fileno()).st_size
@@ -44,21 +40,20 @@ class MappedFile:
                 f"Files in {self.path.parent} can't be memory-mapped ({reason}): they are read instead, "
                 "which takes more memory."
             )
-        else:
-            self._bytes = torch.frombuffer(self._view, dtype=torch.uint8)
 
-    def bytes(self, offset: int, nbytes: int) -> torch.Tensor:
-        """`nbytes` bytes from `offset`, as a uint8 tensor (nbytes,); InputError where the file ends first."""
+    def bytes(self, offset: int, nbytes: int) -> memoryview:
+        """`nbytes` bytes from `offset`, mapped and not to be written to; InputError where the file ends
+        first."""
         if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
             raise InputError(f"{self.path} ends before byte {offset + nbytes}; it has {self.size}.")
-        if self._bytes is not None:
-            return self._bytes[offset : offset + nbytes]
-        data = torch.empty(nbytes, dtype=torch.uint8)
+        if self._view is not None:
+            return memoryview(self._view)[offset : offset + nbytes]
+        data = bytearray(nbytes)
         with self.path.open("rb") as file:
             file.seek(offset)
-            if file.readinto(data.numpy().data) != nbytes:
+            if file.readinto(data) != nbytes:
                 raise InputError(f"{self.path} became shorter while it was read.")
-        return data
+        return memoryview(data)
 
     def release(self, offset: int, nbytes: int) -> None:
         """Let the memory behind these bytes go; they are read from the file again when next used.
@@ -69,13 +64,6 @@ class MappedFile:
         length = (offset + nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - start
         if self._view is not None and length > 0 and hasattr(mmap, "MADV_DONTNEED"):
             self._view.madvise(mmap.MADV_DONTNEED, start, length)
-
-    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """The little-endian tensor of `shape` and `dtype` stored at `offset`, of any alignment."""
-        data = self.bytes(offset, prod(shape) * dtype.itemsize)
-        if data.storage_offset() % dtype.itemsize:
-            data = data.clone()
-        return data.view(dtype).view(shape)
 
 
 def refuse_lfs_pointer(path: Path, head: bytes) -> None:

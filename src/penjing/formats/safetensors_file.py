@@ -5,9 +5,7 @@ which names each tensor's dtype, shape and byte range; the data follows without 
 """
 
 from math import prod
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.checkpoint import TensorInfo
@@ -15,34 +13,34 @@ from penjing.formats.json_file import parse_json
 from penjing.formats.mapped import MappedFile
 from penjing.formats.quote import quote
 
+if TYPE_CHECKING:
+    import torch
+
 MAX_HEADER_BYTES = 100_000_000
 LENGTH_BYTES = 8
 # torch's own limits on the rank and on the count of elements.
 MAX_DIMS = 64
 MAX_ELEMENTS = 2**63 - 1
 
+# The format's dtypes by torch's names, and the bytes of one element.
 DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U64": torch.uint64,
-    "U32": torch.uint32,
-    "U16": torch.uint16,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
+    "F64": ("float64", 8),
+    "F32": ("float32", 4),
+    "F16": ("float16", 2),
+    "BF16": ("bfloat16", 2),
+    "F8_E4M3": ("float8_e4m3fn", 1),
+    "F8_E5M2": ("float8_e5m2", 1),
+    "F8_E8M0": ("float8_e8m0fnu", 1),
+    "I64": ("int64", 8),
+    "I32": ("int32", 4),
+    "I16": ("int16", 2),
+    "I8": ("int8", 1),
+    "U64": ("uint64", 8),
+    "U32": ("uint32", 4),
+    "U16": ("uint16", 2),
+    "U8": ("uint8", 1),
+    "BOOL": ("bool", 1),
 }
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """torch's name for a dtype, without the module: "bfloat16"."""
-    return str(dtype).removeprefix("torch.")
 
 
 def read_header(file: MappedFile) -> dict[str, TensorInfo]:
@@ -60,21 +58,23 @@ def read_header(file: MappedFile) -> dict[str, TensorInfo]:
     return tensors
 
 
-def read_tensor(file: MappedFile, info: TensorInfo) -> torch.Tensor:
+def read_tensor(file: MappedFile, info: TensorInfo) -> "torch.Tensor":
     """The mapped tensor that `info` (of this file) describes."""
-    tensor = file.tensor(info.offset, info.shape, getattr(torch, info.dtype))
-    if tensor.dtype == torch.bool and bool((tensor.view(torch.uint8) > 1).any()):
+    from penjing.formats.tensors import tensor_over, uint8_tensor
+
+    data = file.bytes(info.offset, info.nbytes)
+    if info.dtype == "bool" and bool((uint8_tensor(data) > 1).any()):
         raise InputError(
             f"{file.path}: tensor {quote(info.name)} is BOOL but holds bytes other than 0 and 1."
         )
-    return tensor
+    return tensor_over(data, info.shape, info.dtype)
 
 
 def _header(file: MappedFile) -> tuple[int, dict[str, Any]]:
     """Where the data starts, and the parsed header."""
     if file.size < LENGTH_BYTES:
         raise InputError(f"{file.path} isn't a safetensors file: it has only {file.size} bytes.")
-    length = int.from_bytes(file.bytes(0, LENGTH_BYTES).numpy().tobytes(), "little")
+    length = int.from_bytes(file.bytes(0, LENGTH_BYTES), "little")
     start = LENGTH_BYTES + length
     if length > MAX_HEADER_BYTES and start <= file.size:
         raise InputError(
@@ -86,7 +86,7 @@ def _header(file: MappedFile) -> tuple[int, dict[str, Any]]:
             f"{file.path} is truncated or no safetensors file: it asks for a header of {length:,} bytes "
             f"(the format's limit is {MAX_HEADER_BYTES:,}), but the whole file has {file.size:,}."
         )
-    data = file.bytes(LENGTH_BYTES, length).numpy().tobytes()
+    data = bytes(file.bytes(LENGTH_BYTES, length))
     if not data.startswith(b"{"):
         raise InputError(f"{file.path} isn't a safetensors file: its header doesn't begin with '{{'.")
     return start, parse_json(data, f"The header of {file.path}")
@@ -106,13 +106,14 @@ def _tensor_info(file: MappedFile, name: str, entry: Any, start: int) -> TensorI
     if not _are_counts(offsets) or len(offsets) != 2:
         raise InputError(f"{where} has the impossible data_offsets {quote(offsets)}.")
     begin, end = offsets
-    nbytes = prod(shape) * dtype.itemsize
+    dtype_name, item_bytes = dtype
+    nbytes = prod(shape) * item_bytes
     if end - begin != nbytes:
         raise InputError(
             f"{where} takes {nbytes} bytes ({entry['dtype']} {shape}), but its data_offsets {offsets} "
             f"hold {end - begin}."
         )
-    return TensorInfo(name, tuple(shape), dtype_name(dtype), nbytes, file.path, start + begin)
+    return TensorInfo(name, tuple(shape), dtype_name, nbytes, file.path, start + begin)
 
 
 def _are_counts(values: Any) -> bool:

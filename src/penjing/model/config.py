@@ -5,6 +5,15 @@ from dataclasses import dataclass
 from penjing.errors import InputError, UnsupportedError
 
 ACTIVATIONS = ("silu", "gelu", "gelu_pytorch_tanh", "relu")
+# Every rope type that is known, and the settings that it can't do without.
+ROPE_NEEDS = {
+    "default": (),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "llama3": ("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
+    "yarn": ("original_max_position_embeddings",),
+    "longrope": ("original_max_position_embeddings", "short_factor", "long_factor"),
+}
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,16 @@ class RopeConfig:
     high_freq_factor: float | None = None
     short_factor: tuple[float, ...] | None = None
     long_factor: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.rope_type not in ROPE_NEEDS:
+            known = ", ".join(sorted(ROPE_NEEDS))
+            raise UnsupportedError(f"rope type {self.rope_type!r} is not supported (supported: {known})")
+        for field in ROPE_NEEDS[self.rope_type]:
+            if getattr(self, field) is None:
+                raise InputError(
+                    f"rope type {self.rope_type!r} needs {field} in the config's rope parameters"
+                )
 
 
 @dataclass(frozen=True)
@@ -58,6 +77,13 @@ class ModelConfig:
             )
         if self.head_dim % 2:
             raise InputError(f"head_dim {self.head_dim} is odd; rotary positions need an even one")
+        for name in ("short_factor", "long_factor"):
+            factors = getattr(self.rope, name)
+            if factors is not None and len(factors) != self.head_dim // 2:
+                raise InputError(
+                    f"rope type {self.rope.rope_type!r} needs {self.head_dim // 2} values of {name},"
+                    f" not {len(factors)}"
+                )
         if len(self.windows) != self.num_hidden_layers:
             raise InputError(
                 f"the config names {len(self.windows)} layer types for {self.num_hidden_layers} layers"

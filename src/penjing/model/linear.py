@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from penjing.packed.schemes import PackedSpec, PackedTensor, packed_tensor
+from penjing.packed.schemes import PackedTensor, packed_tensor
+from penjing.packed.specs import PackedSpec
 
 
 class PackedMatrix(nn.Module):

@@ -60,7 +60,7 @@ def _read_float(plan: LoadPlan, name: str) -> torch.Tensor:
     tensor = plan.checkpoint.read(plan.sources[name])
     if not tensor.is_floating_point():
         raise InputError(f"{plan.checkpoint.path}: {plan.sources[name]} holds {tensor.dtype}, not floats")
-    is_mapped = tensor.untyped_storage().nbytes() != tensor.nbytes
+    is_mapped = tensor.dtype == torch.float32 and plan.info(name).dtype == "float32"
     if plan.checkpoint.kind == "gguf":
         tensor = plan.family.undo_gguf(name, tensor, plan.config)
     weight = tensor.to(torch.float32, copy=is_mapped).contiguous()

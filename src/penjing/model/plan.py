@@ -18,8 +18,7 @@ from penjing.model.families.registry import family_of_gguf, family_of_model_type
 from penjing.model.foreign import ForeignConfig
 from penjing.model.gguf_names import ROPE_FACTORS, gguf_names, rope_with_factors
 from penjing.model.quantization import FORMAT_KEY, read_quantization
-from penjing.model.rope import inverse_frequencies
-from penjing.packed.schemes import PackedSpec
+from penjing.packed.specs import PackedSpec
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
@@ -100,14 +99,12 @@ def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
 
 
 def _check_config(config: ModelConfig, checkpoint: Checkpoint) -> None:
-    """Refuse what would only fail later: more layers than tensors, and rope settings that lack something."""
+    """Refuse what would only fail later: more layers than tensors."""
     layers, tensors = config.num_hidden_layers, len(checkpoint.tensors)
     if layers > tensors:
         raise InputError(
             f"{checkpoint.path}: the config asks for {layers} layers, but there are {tensors} tensors"
         )
-    for length in (1, config.max_position_embeddings):
-        inverse_frequencies(config, length)
 
 
 def _module_names(checkpoint: Checkpoint, config: ModelConfig) -> dict[str, str]:
@@ -138,9 +135,9 @@ def _settle_tie(
 
 def _expected_tensors(
     config: ModelConfig, packed: Mapping[str, PackedSpec], source: str
-) -> dict[str, tuple[tuple[int, ...], torch.dtype | None]]:
+) -> dict[str, tuple[tuple[int, ...], str | None]]:
     """Name, shape and (for packed parts) dtype of every tensor that must be in the file."""
-    expected: dict[str, tuple[tuple[int, ...], torch.dtype | None]] = {
+    expected: dict[str, tuple[tuple[int, ...], str | None]] = {
         name: (shape, None) for name, shape in tensor_shapes(config).items()
     }
     for module, spec in packed.items():
@@ -154,7 +151,7 @@ def _expected_tensors(
 def _match(
     checkpoint: Checkpoint,
     names: Mapping[str, str],
-    expected: Mapping[str, tuple[tuple[int, ...], torch.dtype | None]],
+    expected: Mapping[str, tuple[tuple[int, ...], str | None]],
 ) -> tuple[dict[str, str], list[str]]:
     missing = [name for name in expected if name not in names]
     extra = [name for name in names if name not in expected and not _derived(name)]
@@ -175,15 +172,13 @@ def _derived(name: str) -> bool:
     return name.endswith("rotary_emb.inv_freq")
 
 
-def _mismatch(info: TensorInfo, shape: tuple[int, ...], dtype: torch.dtype | None) -> str | None:
+def _mismatch(info: TensorInfo, shape: tuple[int, ...], dtype: str | None) -> str | None:
     if info.shape != shape:
         return (
             f"{info.name} in {info.file.name} has shape {list(info.shape)}, the config asks for {list(shape)}"
         )
-    if dtype is not None and f"torch.{info.dtype}" != str(dtype):
-        return (
-            f"{info.name} in {info.file.name} is {info.dtype}, it must be {str(dtype).removeprefix('torch.')}"
-        )
+    if dtype is not None and info.dtype != dtype:
+        return f"{info.name} in {info.file.name} is {info.dtype}, it must be {dtype}"
     return None
 
 

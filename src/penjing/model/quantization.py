@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penjing.errors import InputError, UnsupportedError
-from penjing.packed.schemes import PackedSpec, spec_from_json
+from penjing.packed.specs import PackedSpec, spec_from_json
 
 FORMAT_KEY = "quantization_config"
 FORMAT_VERSION = 1

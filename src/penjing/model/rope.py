@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import torch
 
-from penjing.errors import InputError, UnsupportedError
 from penjing.model.config import ModelConfig, RopeConfig
 
 
@@ -33,11 +32,7 @@ def inverse_frequencies(config: ModelConfig, length: int) -> tuple[torch.Tensor,
 
     `length` is the highest position in use plus one: "dynamic" and "longrope" depend on it.
     """
-    rope = config.rope
-    if rope.rope_type not in _SCALINGS:
-        known = ", ".join(sorted(_SCALINGS))
-        raise UnsupportedError(f"rope type {rope.rope_type!r} is not supported (supported: {known})")
-    return _SCALINGS[rope.rope_type](config, length)
+    return _SCALINGS[config.rope.rope_type](config, length)
 
 
 def _base(config: ModelConfig, theta: float | None = None) -> torch.Tensor:
@@ -47,8 +42,7 @@ def _base(config: ModelConfig, theta: float | None = None) -> torch.Tensor:
 
 def _need(rope: RopeConfig, field: str) -> float:
     value = getattr(rope, field)
-    if value is None:
-        raise InputError(f"rope type {rope.rope_type!r} needs {field} in the config's rope parameters")
+    assert value is not None  # `RopeConfig` has checked it
     return value
 
 
@@ -118,9 +112,6 @@ def _longrope(config: ModelConfig, length: int) -> tuple[torch.Tensor, float]:
     trained = _need(rope, "original_max_position_embeddings")
     name = "long_factor" if length > trained else "short_factor"
     factors = getattr(rope, name)
-    if factors is None or len(factors) != config.head_dim // 2:
-        count = "none" if factors is None else len(factors)
-        raise InputError(f"rope type 'longrope' needs {config.head_dim // 2} values of {name}, not {count}")
     factor = rope.factor if rope.factor is not None else config.max_position_embeddings / trained
     magnitude = rope.attention_factor
     if magnitude is None:
@@ -136,6 +127,5 @@ _SCALINGS: dict[str, Callable[[ModelConfig, int], tuple[torch.Tensor, float]]] =
     "yarn": _yarn,
     "longrope": _longrope,
 }
-ROPE_TYPES = tuple(_SCALINGS)
 # Their frequencies follow the longest position of a call, so a prompt must not be split into several calls.
 LENGTH_DEPENDENT = ("dynamic", "longrope")

@@ -5,9 +5,8 @@ from dataclasses import fields
 from typing import Any
 
 from penjing.errors import InputError, UnsupportedError
-from penjing.model.config import RopeConfig
+from penjing.model.config import ROPE_NEEDS, RopeConfig
 from penjing.model.foreign import ForeignConfig
-from penjing.model.rope import ROPE_TYPES
 
 _ALIASES = {"su": "longrope", "none": "default"}
 _NEED_TRAINED_LENGTH = ("llama3", "yarn", "longrope")
@@ -49,9 +48,9 @@ def _first(*options: Any) -> Any:
 
 def _rope_type(name: Any, source: str) -> str:
     known = _ALIASES.get(name, name) if isinstance(name, str) else None
-    if known not in ROPE_TYPES:
+    if known not in ROPE_NEEDS:
         raise UnsupportedError(
-            f"{source}: rope type {name!r} is not supported (supported: {', '.join(ROPE_TYPES)}, su)"
+            f"{source}: rope type {name!r} is not supported (supported: {', '.join(ROPE_NEEDS)}, su)"
         )
     return known
 

@@ -1,20 +1,12 @@
-"""Unsigned integer codes of 2 to 8 bits in rows of bytes.
+"""Packing unsigned integer codes of 2 to 8 bits into rows of bytes, and unpacking them (see `planes`).
 
-A width that doesn't divide 8 is split into planes that do (3 = 2 + 1, 5 = 4 + 1, 6 = 4 + 2; low bits first),
-so that packing and unpacking are a few shifts on whole tensors. Inside a plane a byte holds consecutive
-columns, the first in its low bits. A row's planes follow one another; each is padded to whole bytes.
+Inside a plane a byte holds consecutive columns, the first in its low bits.
 """
 
 import torch
 
 from penjing.errors import InputError
-
-PLANES: dict[int, tuple[int, ...]] = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
-
-
-def row_bytes(columns: int, bits: int) -> int:
-    """Bytes that a row of `columns` codes of `bits` bits takes."""
-    return sum(_plane_bytes(columns, width) for width in _planes(bits))
+from penjing.packed.planes import plane_bytes, planes_of
 
 
 def pack(codes_RC: torch.Tensor, bits: int) -> torch.Tensor:
@@ -24,7 +16,7 @@ def pack(codes_RC: torch.Tensor, bits: int) -> torch.Tensor:
     if codes_RC.numel() and int(codes_RC.max()) >= 1 << bits:
         raise InputError(f"a code of {int(codes_RC.max())} does not fit in {bits} bits")
     planes, shift = [], 0
-    for width in _planes(bits):
+    for width in planes_of(bits):
         planes.append(_pack_plane((codes_RC >> shift) & ((1 << width) - 1), width))
         shift += width
     return torch.cat(planes, dim=1)
@@ -33,25 +25,13 @@ def pack(codes_RC: torch.Tensor, bits: int) -> torch.Tensor:
 def unpack(packed_RB: torch.Tensor, columns: int, bits: int) -> torch.Tensor:
     """The codes (rows, columns), uint8, that `pack` made `packed_RB` from."""
     codes_RC, start, shift = None, 0, 0
-    for width in _planes(bits):
-        stop = start + _plane_bytes(columns, width)
+    for width in planes_of(bits):
+        stop = start + plane_bytes(columns, width)
         plane = _unpack_plane(packed_RB[:, start:stop], columns, width)
         codes_RC = plane if codes_RC is None else codes_RC.bitwise_or_(plane << shift)
         start, shift = stop, shift + width
     assert codes_RC is not None
     return codes_RC
-
-
-def _planes(bits: int) -> tuple[int, ...]:
-    if bits not in PLANES:
-        raise InputError(
-            f"codes of {bits} bits are not supported; choose one of {', '.join(map(str, PLANES))}"
-        )
-    return PLANES[bits]
-
-
-def _plane_bytes(columns: int, width: int) -> int:
-    return -(-columns * width // 8)
 
 
 def _pack_plane(codes_RC: torch.Tensor, width: int) -> torch.Tensor:

@@ -1,37 +1,17 @@
-"""The layouts by the name that a saved model's `quantization_config` uses: a new layout is one more entry."""
+"""Packed matrices by the scheme of their spec."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from penjing.errors import InputError, UnsupportedError
-from penjing.packed.affine import AffineSpec, AffineTensor
+from penjing.packed.affine import AffineTensor
+from penjing.packed.affine_spec import AffineSpec
+from penjing.packed.specs import PackedSpec
 
-PackedSpec = AffineSpec
 PackedTensor = AffineTensor
 
-_SCHEMES = {AffineSpec.scheme: (AffineSpec, AffineTensor)}
-
-
-def spec_from_json(entry: Mapping[str, Any]) -> PackedSpec:
-    """Read what `PackedSpec.to_json` wrote; an unknown scheme or field is refused by name."""
-    if not isinstance(entry, Mapping):
-        raise InputError(f"the layout of packed weights must be an object, not {entry!r}")
-    fields = dict(entry)
-    scheme = fields.pop("scheme", None)
-    if scheme not in _SCHEMES:
-        known = ", ".join(_SCHEMES)
-        raise UnsupportedError(
-            f"weights of scheme {scheme!r} are not known here (known: {known});"
-            " a newer penjing may have written them"
-        )
-    try:
-        return _SCHEMES[scheme][0](**fields)
-    except TypeError as error:
-        raise UnsupportedError(
-            f"the {scheme} weights carry fields that are not known here: {error}"
-        ) from None
+_TENSORS = {AffineSpec.scheme: AffineTensor}
 
 
 def packed_tensor(spec: PackedSpec, shape: tuple[int, int], parts: Mapping[str, Any]) -> PackedTensor:
     """A packed matrix of `shape` from its stored parts, checked against what `spec` asks for."""
-    return _SCHEMES[spec.scheme][1](spec, shape, parts)
+    return _TENSORS[spec.scheme](spec, shape, parts)

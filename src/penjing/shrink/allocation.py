@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penjing.errors import InputError
-from penjing.packed.affine import AffineSpec
+from penjing.packed.affine_spec import AffineSpec
 from penjing.shrink.candidates import Candidate
 
 

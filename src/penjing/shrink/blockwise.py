@@ -17,7 +17,7 @@ from penjing.model.attention import Visibility, visibility
 from penjing.model.decoder import Block, Decoder
 from penjing.model.linear import keep_float, pack_module, weight_of
 from penjing.model.rope import rotary_tables
-from penjing.packed.affine import AffineSpec
+from penjing.packed.affine_spec import AffineSpec
 from penjing.shrink.rounding import Moments, RoundingConfig, round_calibrated, round_nearest
 from penjing.shrink.sensitivity import Sensitivity
 from penjing.shrink.targets import EMBEDDING, HEAD

@@ -8,7 +8,7 @@ import torch
 from penjing.memory import give_back_memory
 from penjing.model.decoder import Decoder
 from penjing.model.linear import weight_of
-from penjing.packed.affine import AffineSpec
+from penjing.packed.affine_spec import AffineSpec
 from penjing.shrink.rounding import round_nearest
 from penjing.shrink.sensitivity import Curvature, Sensitivity
 from penjing.shrink.targets import Matrix

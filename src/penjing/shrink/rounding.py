@@ -11,7 +11,8 @@ import torch
 
 from penjing.errors import PenjingError
 from penjing.packed import bits as bit_packing
-from penjing.packed.affine import AffineSpec, AffineTensor
+from penjing.packed.affine import AffineTensor
+from penjing.packed.affine_spec import AffineSpec
 from penjing.shrink.scales import GroupScales, fit_scales, inverse, nearest_codes
 
 _BLOCK = 64  # columns whose corrections are applied at once

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from penjing.packed.affine import AffineSpec, resolve_scales
+from penjing.packed.affine import resolve_scales
+from penjing.packed.affine_spec import STEPS, AffineSpec
 
-_STEPS = 255
 _SLAB = 1 << 18  # weights searched at a time: the temporaries stay in cache (measured)
 _CLIPS = tuple(1 - i * 0.05 for i in range(11))  # how much of the group's range the grid spans
 
@@ -64,7 +64,7 @@ def _fit_slab(
     zero_RG = torch.nan_to_num(-low_RG / full_RG)
     best = _Best(full_RG)
     for clip in _CLIPS:
-        scale_RG = torch.ceil(full_RG * clip * inverse(row_scale_R.float()).unsqueeze(1)).clamp(0, _STEPS)
+        scale_RG = torch.ceil(full_RG * clip * inverse(row_scale_R.float()).unsqueeze(1)).clamp(0, STEPS)
         _try_scale(best, weight_RGw, importance_Gw, scale_RG, zero_RG, row_scale_R, spec)
     return best.scale.to(torch.uint8), best.zero.to(torch.uint8), row_scale_R
 
@@ -93,12 +93,12 @@ def _try_scale(
     row_scale_R: torch.Tensor,
     spec: AffineSpec,
 ) -> None:
-    to_stored = _STEPS / spec.max_code
+    to_stored = STEPS / spec.max_code
     step_RG = scale_RG * row_scale_R.float().unsqueeze(1)
     in_steps_RGw = weight_RGw * inverse(step_RG).unsqueeze(2)
     weight_sum_G = importance_Gw.sum(dim=1).clamp(min=1e-30)
     for _ in range(2):
-        stored_RG = torch.round(zero_RG * to_stored).clamp(0, _STEPS)
+        stored_RG = torch.round(zero_RG * to_stored).clamp(0, STEPS)
         zero_RGw = (stored_RG / to_stored).unsqueeze(2)
         offset_RGw = _codes(in_steps_RGw, zero_RGw, spec.max_code) - in_steps_RGw
         error_RG = ((offset_RGw - zero_RGw).square_() * importance_Gw).sum(dim=2) * step_RG.square()
@@ -119,7 +119,7 @@ def _grouped(x_RC: torch.Tensor, spec: AffineSpec) -> torch.Tensor:
 
 def _row_scale(largest_R: torch.Tensor) -> torch.Tensor:
     """The largest step of a row over 255, rounded up in bfloat16 so that it stays reachable."""
-    wanted = largest_R / _STEPS
+    wanted = largest_R / STEPS
     rounded = wanted.to(torch.bfloat16)
     above = torch.nextafter(rounded, torch.full_like(rounded, torch.inf))
     return torch.where(rounded.float() < wanted, above, rounded)

@@ -9,13 +9,12 @@ Each type is one function in `DECODERS`: it gets `blocks` (n, bytes a block) uin
 """
 
 from collections.abc import Callable
-from math import prod
 
 import torch
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from torch import Tensor
 
-from penjing.errors import InputError, UnsupportedError
+from penjing.errors import InputError
+from penjing.packed.ggml.blocks import block_size, packed_nbytes
 
 Decoder = Callable[[Tensor, Tensor], None]
 
@@ -51,24 +50,6 @@ def dequantize(
             decode(part, exact)
             target.copy_(exact)
     return out
-
-
-def block_size(type_name: str) -> tuple[int, int]:
-    """(weights, bytes) of one block; UnsupportedError for a type that can't be dequantised."""
-    if type_name not in DECODERS:
-        raise UnsupportedError(
-            f"GGML type {type_name} can't be dequantised; known types are {', '.join(DECODERS)}."
-        )
-    return GGML_QUANT_SIZES[GGMLQuantizationType[type_name]]
-
-
-def packed_nbytes(type_name: str, shape: tuple[int, ...]) -> int:
-    """Bytes of a tensor of `shape` (torch's order); InputError if its rows don't divide into blocks."""
-    weights, nbytes = block_size(type_name)
-    row = shape[-1] if shape else 1
-    if row % weights:
-        raise InputError(f"Rows of {row} weights don't divide into {type_name} blocks of {weights}.")
-    return prod(shape) // weights * nbytes
 
 
 def _half(blocks: Tensor, at: int) -> Tensor:

@@ -1,0 +1,1 @@
+"""GGML's block formats: sizes, and how they are decoded."""
