@@ -24,7 +24,10 @@ from torch import nn
 import penjing
 from benchmarks.smollm2 import gguf_path
 from penjing.model.config import ModelConfig
-from penjing.model.decoder import MLP, Attention, Block, Decoder, RMSNorm
+from penjing.model.decoder import Block, Decoder
+from penjing.model.feed_forward import MLP
+from penjing.model.norm import RMSNorm
+from penjing.model.self_attention import Attention
 
 SIGMA, SEED = 0.1, 20261130
 PROBE_TOKENS = 64
@@ -62,11 +65,11 @@ def rescale(decoder: Decoder, sigma: float, seed: int) -> None:
 
 
 def _rescale_block(block: Block, config: ModelConfig, factors: Callable[..., torch.Tensor]) -> None:
-    attention, mlp = block.self_attn, block.mlp
+    attention, mlp = cast(Attention, block.self_attn), cast(MLP, block.mlp)
     readers = [attention.q_proj, attention.k_proj, attention.v_proj]
-    _rescale_norm(block.input_layernorm, readers, factors(config.hidden_size))
-    readers = [mlp.gate_proj, mlp.up_proj]
-    _rescale_norm(block.post_attention_layernorm, readers, factors(config.hidden_size))
+    _rescale_norm(cast(RMSNorm, block.input_layernorm), readers, factors(config.hidden_size))
+    readers = [cast(nn.Linear, mlp.gate_proj), mlp.up_proj]
+    _rescale_norm(cast(RMSNorm, block.post_attention_layernorm), readers, factors(config.hidden_size))
     _rescale_attention(
         attention,
         group=config.num_attention_heads // config.num_key_value_heads,

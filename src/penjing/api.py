@@ -14,14 +14,14 @@ from penjing.engine.generate import Completion, Piece, complete, generate
 from penjing.engine.params import SamplingParams
 from penjing.errors import InputError
 from penjing.formats.json_file import read_json
-from penjing.formats.open import open_checkpoint
+from penjing.memory import require_memory
 from penjing.model.decoder import Decoder
-from penjing.model.ledger import Ledger, base_bytes, module_ledger, plan_ledger, storage_dtypes
+from penjing.model.ledger import Ledger, base_bytes, load_bytes, plan_ledger
 from penjing.model.linear import keep_float
 from penjing.model.loading import Progress, load_decoder
-from penjing.model.plan import LoadPlan, plan_load
-from penjing.model.saving import save_folder
-from penjing.text.load import load_tokenizer
+from penjing.model.opening import OpenedModel, open_model
+from penjing.model.plan import LoadPlan
+from penjing.model.saving import module_ledger, save_folder, storage_dtypes
 from penjing.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -109,24 +109,24 @@ class Model:
         )
 
 
-def load(ref: str | Path, progress: Progress | None = None) -> Model:
-    """Open a Hugging Face folder, a GGUF file, or a folder that penjing wrote.
+def load(ref: str | Path | OpenedModel, progress: Progress | None = None) -> Model:
+    """Open a Hugging Face folder, a GGUF file, or a folder that penjing wrote, and read its weights.
 
     Weights are computed with in float32; packed ones stay packed. Raises `InputError` or `UnsupportedError`
     for what can't be opened, `ResourceError` when it wouldn't fit in memory; nothing is loaded then.
     """
-    plan = plan_load(open_checkpoint(ref))
-    tokenizer = load_tokenizer(plan.checkpoint)
-    check_vocabulary(plan, tokenizer)
+    opened = ref if isinstance(ref, OpenedModel) else open_model(ref)
+    plan, tokenizer = opened.plan, opened.tokenizer
+    require_memory(load_bytes(plan), f"loading {opened.name}", "close other programs or use a smaller model")
     return Model(
-        name=str(ref),
+        name=opened.name,
         module=load_decoder(plan, progress),
         tokenizer=tokenizer,
         hf_config=plan.hf_config,
         generation_config=_generation_config(plan, tokenizer),
         dtypes=storage_dtypes(plan),
         stored=plan_ledger(plan),
-        notices=(*plan.notices, *tokenizer.notices),
+        notices=opened.notices,
     )
 
 
@@ -148,15 +148,6 @@ def compare(
     return measure.compare(
         first.module, second.module, first.tokenizer, texts, name=second.name, against=first.name, **options
     )
-
-
-def check_vocabulary(plan: LoadPlan, tokenizer: Tokenizer) -> None:
-    """Refuse a tokenizer that has more tokens than the model has rows."""
-    if tokenizer.vocab_size > plan.config.vocab_size:
-        raise InputError(
-            f"{plan.checkpoint.path}: the tokenizer has {tokenizer.vocab_size} tokens, but the embedding"
-            f" has only {plan.config.vocab_size} rows; one of them belongs to another model"
-        )
 
 
 def _generation_config(plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from penjing.errors import InputError, ResourceError, UnsupportedError
 from penjing.formats.hf_writer import write_json
 from penjing.formats.open import open_checkpoint
 from penjing.model import loading
-from penjing.model.ledger import base_bytes, plan_ledger, storage_dtypes
+from penjing.model.ledger import base_bytes, plan_ledger
 from penjing.model.loading import load_decoder
 from penjing.model.plan import plan_load
+from penjing.model.saving import storage_dtypes
 
 UNTIED = CONFIG | {"tie_word_embeddings": False}
 
@@ -148,11 +149,11 @@ def test_a_gguf_file_of_experts_is_refused_though_its_architecture_is_known(tmp_
 
 
 def test_too_little_memory_is_said_before_anything_is_read(tmp_path, monkeypatch):
-    found = plan(hf_model(tmp_path / "m"))
+    folder = hf_model(tmp_path / "m")
     monkeypatch.setattr("penjing.memory.available_memory", lambda: 1000)
-    monkeypatch.setattr(loading, "_read_float", lambda *_: pytest.fail("a weight was read"))
+    monkeypatch.setattr(loading, "_read_floats", lambda *_: pytest.fail("a weight was read"))
     with pytest.raises(ResourceError, match=r"loading .* needs .* MB of memory, .* are free"):
-        load_decoder(found)
+        penjing.load(folder)
 
 
 def test_weights_quantised_by_another_tool_are_refused_by_its_name(tmp_path):

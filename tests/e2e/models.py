@@ -9,9 +9,9 @@ from tests.unit.text_samples import CHAT_TEMPLATE, byte_level_backend, write_fol
 
 import penjing
 from penjing.formats.hf_writer import write_json, write_safetensors_shards
+from penjing.model.decoder import build_skeleton
 from penjing.model.families.registry import family_of_model_type
 from penjing.model.foreign import ForeignConfig
-from penjing.model.plan import build_skeleton
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],

@@ -58,7 +58,7 @@ def test_an_unknown_failure_is_called_a_bug_and_debug_shows_where(call, monkeypa
     def fail(*_):
         raise ZeroDivisionError("one by nought")
 
-    monkeypatch.setattr("penjing.model.plan.plan_load", fail)
+    monkeypatch.setattr("penjing.model.opening.plan_load", fail)
     ended = call("show", tiny)
     assert ended.code == 70 and "bug" in ended.err and "Traceback" not in ended.err
     assert "Traceback" in call("show", tiny, "--debug").err

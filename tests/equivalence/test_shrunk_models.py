@@ -13,7 +13,7 @@ from penjing.model.cache import StaticCache
 from penjing.model.ledger import plan_ledger
 from penjing.model.linear import PackedMatrix, unpack_module
 from penjing.model.plan import plan_load
-from penjing.shrink.builder import least_bytes
+from penjing.shrink.reach import least_bytes
 
 WORDS = ("the", "of", "a", "root", "branch", "leaf", "water", "stone", "moss", "slow", "pot", "tree", "rain")
 

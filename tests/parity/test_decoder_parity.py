@@ -8,6 +8,7 @@ from penjing.formats.open import open_checkpoint
 from penjing.model.cache import StaticCache
 from penjing.model.loading import load_decoder
 from penjing.model.plan import plan_load
+from penjing.model.shapes import tensor_shapes
 
 TINY = {
     "vocab_size": 96,
@@ -85,6 +86,12 @@ def prompt(length=40, rows=2):
 
 def is_length_dependent(module):
     return module.config.rope.rope_type in ("dynamic", "longrope")
+
+
+def test_the_shapes_that_are_known_without_torch_are_the_modules(twin):
+    _, module = twin
+    built = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    assert list(tensor_shapes(module.config).items()) == list(built.items())
 
 
 @torch.inference_mode()

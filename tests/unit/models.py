@@ -9,9 +9,9 @@ import torch
 from tests.unit.text_samples import byte_level_backend, write_folder
 
 from penjing.formats.hf_writer import write_json, write_safetensors_shards
+from penjing.model.decoder import build_skeleton
 from penjing.model.families.registry import family_of_model_type
 from penjing.model.foreign import ForeignConfig
-from penjing.model.plan import build_skeleton
 
 CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

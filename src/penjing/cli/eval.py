@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penjing.cli.loading import load_model, unpack_if_it_fits
+from penjing.cli.loading import load_model, open_models, unpack_if_it_fits
 from penjing.cli.options import DebugOption, JsonOption, ModelArgument, SeedOption, TextOption, ThreadsOption
 from penjing.cli.session import Session, session
 from penjing.cli.texts import read_texts
@@ -66,7 +66,8 @@ def _measure(
     choice_items: int,
     seed: int,
 ) -> EvalResult:
-    loaded = [load_model(this, ref) for ref in (model, against) if ref is not None]
+    refs = [ref for ref in (model, against) if ref is not None]
+    loaded = [load_model(this, opened) for opened in open_models(*refs)]
     shrunk, original = loaded[0], loaded[-1]
     if not shrunk.tokenizer.same_ids(original.tokenizer):
         raise InputError(

@@ -9,14 +9,29 @@ from penjing.cli.wording import megabytes
 
 if TYPE_CHECKING:
     from penjing.api import Model
+    from penjing.model.opening import OpenedModel
 
 
-def load_model(session: Session, ref: str) -> Model:
-    """Load `ref` and pass its notices on."""
-    with session.work(f"loading {ref}") as bar:
+def open_models(*refs: str) -> list[OpenedModel]:
+    """Open all of them, so that what can be refused by their headers is refused before torch is there, which
+    takes a second; all together must fit in memory."""
+    from penjing.memory import require_memory
+    from penjing.model.ledger import load_bytes
+    from penjing.model.opening import open_model
+
+    opened = [open_model(ref) for ref in refs]
+    need = sum(load_bytes(each.plan) for each in opened)
+    require_memory(need, f"loading {' and '.join(refs)}", "close other programs or use a smaller model")
+    return opened
+
+
+def load_model(session: Session, ref: str | OpenedModel) -> Model:
+    """Load one model and pass its notices on."""
+    opened = open_models(ref)[0] if isinstance(ref, str) else ref
+    with session.work(f"loading {opened.name}") as bar:
         from penjing.api import load
 
-        model = load(ref, bar)
+        model = load(opened, bar)
     for notice in model.notices:
         session.notice(notice)
     return model

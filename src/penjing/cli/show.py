@@ -23,23 +23,17 @@ def show(
     with session(json, debug, threads) as this:
         existing_path(model)
         this.doing = f"reading {model}"
-        from penjing.api import check_vocabulary
-        from penjing.formats.open import open_checkpoint
-        from penjing.model.plan import plan_load
-        from penjing.text.load import load_tokenizer
+        from penjing.model.opening import open_model
 
-        plan = plan_load(open_checkpoint(model))
-        tokenizer = load_tokenizer(plan.checkpoint)
-        check_vocabulary(plan, tokenizer)
-        facts = _facts(model, plan, tokenizer)
+        opened = open_model(model)
+        facts = _facts(model, opened.plan, opened.tokenizer)
         this.result(facts, _as_text(facts))
 
 
 def _facts(ref: str, plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:
     """Everything that is shown, under the keys of `--json`. Sizes are in bytes, each window in tokens."""
     from penjing.memory import available_memory
-    from penjing.model.ledger import base_bytes, plan_ledger
-    from penjing.model.loading import load_bytes
+    from penjing.model.ledger import base_bytes, load_bytes, plan_ledger
 
     ledger, config = plan_ledger(plan), plan.config
     return {

@@ -25,7 +25,13 @@ from penjing.errors import InputError
 from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
+    from penjing.model.opening import OpenedModel
     from penjing.shrink.result import ShrinkResult
+
+# Memory at the peak, in multiples of the loaded weights (measured): the original, the copy that grows beside
+# it, and the activations of the calibration text.
+_COPIES = 2.9
+_REMEDY = "close other programs, try --effort fast, or use a smaller model"
 
 
 def shrink(
@@ -54,8 +60,7 @@ def shrink(
         _check_call(model, to, keep)
         check_out(out, model)
         texts = read_texts(text) if text else None
-        _check_goal(model, to)
-        result = _shrink(this, model, to, keep, effort, texts, seed)
+        result = _shrink(this, _open(model, to), to, keep, effort, texts, seed)
         this.doing = f"writing {out}"
         result.save(out)
         for notice in result.notices:
@@ -77,27 +82,29 @@ def _check_call(model: str, to: str | None, keep: str | None) -> None:
     existing_path(model)
 
 
-def _check_goal(model: str, to: str | None) -> None:
-    """Refuse what can't be shrunk, or not so far, from the model's headers alone."""
-    from penjing.formats.open import open_checkpoint
-    from penjing.model.ledger import base_bytes, plan_ledger
-    from penjing.model.plan import plan_load
-    from penjing.shrink.builder import least_bytes, unreachable
+def _open(model: str, to: str | None) -> OpenedModel:
+    """Open the model; refuse what can't be shrunk, or not so far, or not here, by its headers alone."""
+    from penjing.memory import require_memory
+    from penjing.model.ledger import base_bytes, load_bytes, plan_ledger
+    from penjing.model.opening import open_model
     from penjing.shrink.goal import parse_size
+    from penjing.shrink.reach import least_bytes, unreachable
 
-    plan = plan_load(open_checkpoint(model))
-    smallest = least_bytes(plan)
+    opened = open_model(model)
+    smallest = least_bytes(opened.plan)
     if to is not None:
-        ledger = plan_ledger(plan)
+        ledger = plan_ledger(opened.plan)
         base = base_bytes(ledger)
         nbytes = parse_size(to, base, ledger.parameters)
         if nbytes < smallest:
             raise unreachable(nbytes, smallest, base, ledger.parameters)
+    require_memory(int(_COPIES * load_bytes(opened.plan)), f"shrinking {model}", _REMEDY)
+    return opened
 
 
 def _shrink(
     this: Session,
-    model: str,
+    model: OpenedModel,
     to: str | None,
     keep: str | None,
     effort: str,
@@ -105,8 +112,7 @@ def _shrink(
     seed: int,
 ) -> ShrinkResult:
     original = load_model(this, model)
-    remedy = "close other programs, try --effort fast, or use a smaller model"
-    with this.work(f"shrinking {model}", remedy) as bar:
+    with this.work(f"shrinking {model.name}", _REMEDY) as bar:
         from penjing.shrink.shrink import shrink
 
         return shrink(

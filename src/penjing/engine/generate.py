@@ -19,7 +19,7 @@ from penjing.errors import InputError
 from penjing.memory import require_memory
 from penjing.model.cache import StaticCache
 from penjing.model.decoder import Decoder
-from penjing.model.rope import LENGTH_DEPENDENT
+from penjing.model.rope import depends_on_length
 from penjing.text.tokenizer import Tokenizer
 
 FinishReason = Literal["stop", "length"]
@@ -172,7 +172,7 @@ def _cache(module: Decoder, slots: int) -> StaticCache:
 @torch.inference_mode()
 def _prefill(module: Decoder, cache: StaticCache, prompt_ids: tuple[int, ...], chunk: int) -> Tensor:
     """Logits (V,) after the whole prompt; only its last token goes through the head."""
-    if module.config.rope.rope_type in LENGTH_DEPENDENT:
+    if depends_on_length(module.config):
         # Keys that an earlier, shorter step put into the cache would be turned by other frequencies.
         chunk = len(prompt_ids)
     last_start = (len(prompt_ids) - 1) // chunk * chunk

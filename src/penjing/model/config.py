@@ -1,10 +1,11 @@
 """What a decoder is, in the field's own words: every concept that the families vary is one field here."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from penjing.errors import InputError, UnsupportedError
 
-ACTIVATIONS = ("silu", "gelu", "gelu_pytorch_tanh", "relu")
+ACTIVATIONS = ("silu", "gelu", "gelu_pytorch_tanh", "quick_gelu", "relu")
 # Every rope type that is known, and the settings that it can't do without.
 ROPE_NEEDS = {
     "default": (),
@@ -47,9 +48,77 @@ class RopeConfig:
 
 
 @dataclass(frozen=True)
+class LatentConfig:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values of all heads are made from
+    one short vector a token, of `kv_rank` values; a head's key is `nope_dim` of them, which carry no
+    position, and `rope_dim` rotated ones, which all heads share. `q_rank` None: queries are made in one
+    step."""
+
+    kv_rank: int
+    nope_dim: int
+    rope_dim: int
+    value_dim: int
+    q_rank: int | None = None
+
+
+@dataclass(frozen=True)
+class ExpertsConfig:
+    """A mixture of experts: in the layers that `layers` names, each token goes to `per_token` of `count`
+    experts, weighted by the router.
+
+    `scoring` turns router logits into scores, `normalize` lets a token's weights add up to one, `scale`
+    multiplies them. `groups` experts stand together: only the best `groups_per_token` groups are chosen from,
+    judged by the sum of their best `group_top` scores. `correction_bias` is added to the scores where experts
+    are chosen, not where they are weighted. `shared_size` is the width of the expert that sees every token
+    (0: none), `shared_gate` weighs it by a sigmoid of its own.
+    """
+
+    count: int
+    per_token: int
+    intermediate_size: int
+    layers: tuple[bool, ...]
+    scoring: Literal["softmax", "sigmoid"] = "softmax"
+    normalize: bool = True
+    scale: float = 1.0
+    groups: int = 1
+    groups_per_token: int = 1
+    group_top: int = 1
+    correction_bias: bool = False
+    router_bias: bool = False
+    expert_bias: bool = False
+    shared_size: int = 0
+    shared_gate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.per_token > self.count:
+            raise InputError(f"a token can't go to {self.per_token} of {self.count} experts")
+        if self.count % self.groups or self.groups_per_token > self.groups:
+            raise InputError(
+                f"{self.count} experts can't stand in {self.groups} groups of which {self.groups_per_token}"
+                " are chosen"
+            )
+        available = self.groups_per_token * (self.count // self.groups)
+        if self.per_token > available or self.group_top > self.count // self.groups:
+            raise InputError(
+                f"{self.groups_per_token} of {self.groups} groups hold {available} experts, too few for"
+                f" {self.per_token} a token"
+            )
+
+
+@dataclass(frozen=True)
 class ModelConfig:
-    """Shape and switches of a decoder. `windows` holds one entry a layer: None for full attention, else its
-    reach in tokens (a query sees itself and the `window - 1` tokens before it)."""
+    """Shape and switches of a decoder.
+
+    `windows` holds one entry a layer: None for full attention, else its reach in tokens (a query sees itself
+    and the `window - 1` tokens before it). `rope` turns the first `rotary_dim` values of a head (None: all)
+    in the layers that `rotary_layers` names (None: all); `local_rope` is that of windowed layers where they
+    have their own; `rope_interleaved` pairs neighbours (2i, 2i+1) instead of halves (i, i + d/2). Learned
+    positions start at row `position_offset`. `norm_offset` is added to a norm's stored weight. `pre_norm`
+    normalises what a sublayer reads and `post_norm` what it gives; `parallel` feeds both sublayers the same
+    input, through "two norms" or "one norm". `qk_norm` normalises queries and keys by "head" or over their
+    whole "width". `swiglu_limit` clamps a gated net as gpt-oss does. Scales are factors, None means 1, except
+    `attention_scale`, where None means head_dim**-0.5.
+    """
 
     vocab_size: int
     hidden_size: int
@@ -59,15 +128,44 @@ class ModelConfig:
     num_key_value_heads: int
     head_dim: int
     max_position_embeddings: int
-    rope: RopeConfig
     windows: tuple[int | None, ...]
-    rms_norm_eps: float = 1e-6
-    hidden_act: str = "silu"
-    tie_word_embeddings: bool = False
+
+    positions: Literal["rotary", "learned", "alibi"] = "rotary"
+    rope: RopeConfig = RopeConfig()
+    local_rope: RopeConfig | None = None
+    rotary_dim: int | None = None
+    rotary_layers: tuple[bool, ...] | None = None
+    rope_interleaved: bool = False
+    position_offset: int = 0
+
+    norm: Literal["rms", "layer"] = "rms"
+    norm_eps: float = 1e-6
+    norm_bias: bool = False
+    norm_offset: float = 0.0
+    pre_norm: bool = True
+    post_norm: bool = False
+    parallel: Literal["two norms", "one norm"] | None = None
+
     qkv_bias: bool = False
     o_bias: bool = False
+    qk_norm: Literal["head", "width"] | None = None
+    attention_scale: float | None = None
+    attention_softcap: float | None = None
+    attention_sinks: bool = False
+    latent: LatentConfig | None = None
+
+    gated: bool = True
+    hidden_act: str = "silu"
     mlp_bias: bool = False
-    qk_norm: bool = False
+    swiglu_limit: float | None = None
+    experts: ExpertsConfig | None = None
+
+    tie_word_embeddings: bool = False
+    embedding_scale: float | None = None
+    embedding_norm: bool = False
+    residual_scale: float | None = None
+    logit_scale: float | None = None
+    logit_softcap: float | None = None
 
     def __post_init__(self) -> None:
         if self.num_attention_heads % self.num_key_value_heads:
@@ -75,19 +173,58 @@ class ModelConfig:
                 f"{self.num_attention_heads} attention heads can't share {self.num_key_value_heads} key-value"
                 " heads evenly; check num_attention_heads and num_key_value_heads in the config"
             )
-        if self.head_dim % 2:
-            raise InputError(f"head_dim {self.head_dim} is odd; rotary positions need an even one")
-        for name in ("short_factor", "long_factor"):
-            factors = getattr(self.rope, name)
-            if factors is not None and len(factors) != self.head_dim // 2:
-                raise InputError(
-                    f"rope type {self.rope.rope_type!r} needs {self.head_dim // 2} values of {name},"
-                    f" not {len(factors)}"
-                )
-        if len(self.windows) != self.num_hidden_layers:
-            raise InputError(
-                f"the config names {len(self.windows)} layer types for {self.num_hidden_layers} layers"
-            )
+        if self.positions == "rotary":
+            self._check_rotation()
+        self._check_layers()
         if self.hidden_act not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise UnsupportedError(f"activation {self.hidden_act!r} is not supported (supported: {known})")
+
+    def _check_rotation(self) -> None:
+        if self.rotated % 2 or not 0 < self.rotated <= self.head_dim:
+            raise InputError(
+                f"rotary positions can't turn {self.rotated} of the {self.head_dim} values of a head: it must"
+                " be an even number of them"
+            )
+        for rope in filter(None, (self.rope, self.local_rope)):
+            for name in ("short_factor", "long_factor"):
+                factors = getattr(rope, name)
+                if factors is not None and len(factors) != self.rotated // 2:
+                    raise InputError(
+                        f"rope type {rope.rope_type!r} needs {self.rotated // 2} values of {name}, not"
+                        f" {len(factors)}"
+                    )
+
+    def _check_layers(self) -> None:
+        experts = self.experts.layers if self.experts else None
+        for what, given in (
+            ("layer types", self.windows),
+            ("rotary layers", self.rotary_layers),
+            ("kinds of feed-forward nets", experts),
+        ):
+            if given is not None and len(given) != self.num_hidden_layers:
+                raise InputError(f"the config names {len(given)} {what} for {self.num_hidden_layers} layers")
+
+    @property
+    def rotated(self) -> int:
+        """Values of a head that rotary positions turn."""
+        if self.latent:
+            return self.latent.rope_dim
+        return self.head_dim if self.rotary_dim is None else self.rotary_dim
+
+    @property
+    def value_head_dim(self) -> int:
+        """Width of a head's values; keys have `head_dim`."""
+        return self.latent.value_dim if self.latent else self.head_dim
+
+    def rope_of(self, layer: int) -> RopeConfig | None:
+        """The rotation in a layer, if there is one."""
+        turned = self.rotary_layers is None or self.rotary_layers[layer]
+        if self.positions != "rotary" or not turned:
+            return None
+        is_local = self.local_rope is not None and self.windows[layer] is not None
+        return self.local_rope if is_local else self.rope
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer's feed-forward net is a mixture of experts."""
+        return self.experts is not None and self.experts.layers[layer]

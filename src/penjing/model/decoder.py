@@ -1,104 +1,62 @@
-"""The one decoder definition: pre-norm blocks of grouped-query attention and a gated feed-forward net.
+"""The one decoder definition: blocks of attention and a feed-forward net between embedding and head.
 
-Shapes: B rows, L tokens, D hidden_size, H query heads, K key-value heads, h head_dim, V vocabulary.
-Parameter names are Hugging Face's.
+Shapes: B rows, L tokens, D hidden_size, V vocabulary. Names are those of Hugging Face's Llama; a family with
+other names maps them (see `families/`).
 """
-
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from penjing.model.attention import AttentionSpec, Layout, Visibility, attend, visibility
+from penjing.model.attention import Layout, visibility
 from penjing.model.cache import LayerCache, StaticCache
 from penjing.model.config import ModelConfig
-from penjing.model.rope import rotary_tables, rotate
-
-_ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "silu": F.silu,
-    "gelu": F.gelu,
-    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "relu": F.relu,
-}
-
-
-class RMSNorm(nn.Module):
-    """Root mean square normalisation with a gain, arXiv 1910.07467."""
-
-    def __init__(self, size: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(size))
-        self.eps = eps
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
-
-
-class Attention(nn.Module):
-    def __init__(self, config: ModelConfig, layer: int) -> None:
-        super().__init__()
-        hidden, head = config.hidden_size, config.head_dim
-        self.head_dim = head
-        self.spec = AttentionSpec(scale=head**-0.5, window=config.windows[layer])
-        self.q_proj = nn.Linear(hidden, config.num_attention_heads * head, bias=config.qkv_bias)
-        self.k_proj = nn.Linear(hidden, config.num_key_value_heads * head, bias=config.qkv_bias)
-        self.v_proj = nn.Linear(hidden, config.num_key_value_heads * head, bias=config.qkv_bias)
-        self.o_proj = nn.Linear(config.num_attention_heads * head, hidden, bias=config.o_bias)
-        self.q_norm = RMSNorm(head, config.rms_norm_eps) if config.qk_norm else None
-        self.k_norm = RMSNorm(head, config.rms_norm_eps) if config.qk_norm else None
-
-    def forward(
-        self,
-        x_BLD: torch.Tensor,
-        rotary: tuple[torch.Tensor, torch.Tensor],
-        layout: Visibility,
-        cache: LayerCache | None,
-    ) -> torch.Tensor:
-        q, k, v = (self._heads(project(x_BLD)) for project in (self.q_proj, self.k_proj, self.v_proj))
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
-        q_BHLh, k_BKLh, v_BKLh = (t.transpose(1, 2) for t in (q, k, v))
-        q_BHLh, k_BKLh = rotate(q_BHLh, *rotary), rotate(k_BKLh, *rotary)
-        mixed_BHLh = attend(q_BHLh, k_BKLh, v_BKLh, cache, layout, self.spec)
-        return self.o_proj(mixed_BHLh.transpose(1, 2).flatten(2))
-
-    def _heads(self, x_BLX: torch.Tensor) -> torch.Tensor:
-        return x_BLX.unflatten(-1, (-1, self.head_dim))
-
-
-class MLP(nn.Module):
-    """Gated feed-forward net, arXiv 2002.05202."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        hidden, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj = nn.Linear(hidden, inner, bias=config.mlp_bias)
-        self.up_proj = nn.Linear(hidden, inner, bias=config.mlp_bias)
-        self.down_proj = nn.Linear(inner, hidden, bias=config.mlp_bias)
-        self.activation = _ACTIVATIONS[config.hidden_act]
-
-    def forward(self, x_BLD: torch.Tensor) -> torch.Tensor:
-        return self.down_proj(self.activation(self.gate_proj(x_BLD)) * self.up_proj(x_BLD))
+from penjing.model.feed_forward import make_feed_forward
+from penjing.model.norm import make_norm
+from penjing.model.rope import rotary_tables
+from penjing.model.self_attention import Step, make_attention
 
 
 class Block(nn.Module):
+    """One layer. Where a norm stands is the config's choice: before a sublayer, after it, or both."""
+
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.self_attn = Attention(config, layer)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.mlp = MLP(config)
+        self.parallel = config.parallel
+        self.residual_scale = config.residual_scale
+        self.input_layernorm = make_norm(config) if config.pre_norm else nn.Identity()
+        self.self_attn = make_attention(config, layer)
+        self.post_self_attn_layernorm = make_norm(config) if config.post_norm else nn.Identity()
+        has_second = config.pre_norm and config.parallel != "one norm"
+        self.post_attention_layernorm = make_norm(config) if has_second else nn.Identity()
+        self.mlp = make_feed_forward(config, layer)
+        self.post_mlp_layernorm = make_norm(config) if config.post_norm else nn.Identity()
 
-    def forward(
-        self,
-        x_BLD: torch.Tensor,
-        rotary: tuple[torch.Tensor, torch.Tensor],
-        layout: Visibility,
-        cache: LayerCache | None,
-    ) -> torch.Tensor:
-        x_BLD = x_BLD + self.self_attn(self.input_layernorm(x_BLD), rotary, layout, cache)
-        return x_BLD + self.mlp(self.post_attention_layernorm(x_BLD))
+    def forward(self, x_BLD: torch.Tensor, step: Step, cache: LayerCache | None) -> torch.Tensor:
+        read_BLD = self.input_layernorm(x_BLD)
+        attended_BLD = self.post_self_attn_layernorm(self.self_attn(read_BLD, step, cache))
+        if self.parallel:
+            second_BLD = read_BLD if self.parallel == "one norm" else self.post_attention_layernorm(x_BLD)
+            return x_BLD + attended_BLD + self.post_mlp_layernorm(self.mlp(second_BLD))
+        x_BLD = x_BLD + self._scaled(attended_BLD)
+        fed_BLD = self.post_mlp_layernorm(self.mlp(self.post_attention_layernorm(x_BLD)))
+        return x_BLD + self._scaled(fed_BLD)
+
+    def _scaled(self, x_BLD: torch.Tensor) -> torch.Tensor:
+        return x_BLD if self.residual_scale is None else x_BLD * self.residual_scale
+
+
+class LearnedPositions(nn.Module):
+    """A learned vector a position; the first stands at row `offset`."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.offset = config.position_offset
+        rows = config.max_position_embeddings + config.position_offset
+        self.weight = nn.Parameter(torch.empty(rows, config.hidden_size))
+
+    def forward(self, positions_BL: torch.Tensor) -> torch.Tensor:
+        return F.embedding(positions_BL + self.offset, self.weight)
 
 
 class Body(nn.Module):
@@ -109,8 +67,20 @@ class Body(nn.Module):
         # Given a weight, the embedding skips its own initialisation, which imports torch's compiler (2 s).
         weight_VD = torch.empty(config.vocab_size, config.hidden_size)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, _weight=weight_VD)
+        self.embedding_scale = config.embedding_scale
+        self.embed_positions = LearnedPositions(config) if config.positions == "learned" else None
+        self.embed_norm = make_norm(config) if config.embedding_norm else nn.Identity()
         self.layers = nn.ModuleList(Block(config, i) for i in range(config.num_hidden_layers))
-        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.norm = make_norm(config)
+
+    def embed(self, input_ids: torch.Tensor, positions_BL: torch.Tensor) -> torch.Tensor:
+        """What the first block reads (B, L, D)."""
+        x_BLD = self.embed_tokens(input_ids)
+        if self.embedding_scale is not None:
+            x_BLD = x_BLD * self.embedding_scale
+        if self.embed_positions is not None:
+            x_BLD = x_BLD + self.embed_positions(positions_BL)
+        return self.embed_norm(x_BLD)
 
 
 class Decoder(nn.Module):
@@ -129,6 +99,14 @@ class Decoder(nn.Module):
         """The blocks in their order."""
         return [block for block in self.model.layers if isinstance(block, Block)]
 
+    def step(
+        self, positions: torch.Tensor, layout: Layout | None = None, cache: StaticCache | None = None
+    ) -> Step:
+        """What the blocks need to know of a call with these positions (B, L)."""
+        rotations = {block.self_attn.rotation for block in self.blocks} - {None}
+        tables = {rotation: rotary_tables(rotation, positions) for rotation in rotations if rotation}
+        return Step(visibility(positions, layout, cache), tables)
+
     def hidden(
         self,
         input_ids: torch.Tensor,
@@ -141,19 +119,23 @@ class Decoder(nn.Module):
         Without a cache a token sees those before it in its row (within its document, if `layout` names
         documents); with one, every slot up to its position.
         """
-        seen = visibility(positions, layout, cache)
-        x_BLD = self.model.embed_tokens(input_ids)
-        rotary = rotary_tables(self.config, positions)
-        rotary = (rotary[0].to(x_BLD.dtype), rotary[1].to(x_BLD.dtype))
+        step = self.step(positions, layout, cache)
+        x_BLD = self.model.embed(input_ids, positions)
         for i, block in enumerate(self.blocks):
-            x_BLD = block(x_BLD, rotary, seen, None if cache is None else cache.layers[i])
+            x_BLD = block(x_BLD, step, None if cache is None else cache.layers[i])
         return self.model.norm(x_BLD)
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits (..., V) of hidden states (..., D)."""
         if self.config.tie_word_embeddings:
-            return F.linear(hidden, self.model.embed_tokens.weight)
-        return self.lm_head(hidden)
+            logits = F.linear(hidden, self.model.embed_tokens.weight)
+        else:
+            logits = self.lm_head(hidden)
+        if self.config.logit_scale is not None:
+            logits = logits * self.config.logit_scale
+        if self.config.logit_softcap is not None:
+            logits = (logits / self.config.logit_softcap).tanh() * self.config.logit_softcap
+        return logits
 
     def forward(
         self,
@@ -164,3 +146,9 @@ class Decoder(nn.Module):
     ) -> torch.Tensor:
         """Logits (B, L, V): `head` of `hidden`."""
         return self.head(self.hidden(input_ids, positions, layout, cache))
+
+
+def build_skeleton(config: ModelConfig) -> Decoder:
+    """The module with shapes and no storage."""
+    with torch.device("meta"):
+        return Decoder(config)

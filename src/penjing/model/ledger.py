@@ -1,16 +1,13 @@
 """Exact bytes and parameters of a model: every tensor of the saved checkpoint, a tied one once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-import torch
+from penjing.model.plan import LoadPlan
+from penjing.model.shapes import tensor_shapes
 
-from penjing.model.decoder import Decoder
-from penjing.model.linear import PackedMatrix
-from penjing.model.plan import LoadPlan, tensor_shapes
-
-_FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4}
+FLOATS = ("float16", "bfloat16", "float32")
 
 
 @dataclass(frozen=True)
@@ -73,41 +70,28 @@ def plan_ledger(plan: LoadPlan) -> Ledger:
             spec = plan.packed[module]
             entries.append(Entry(name, parameters, spec.nbytes(*shape), str(spec)))
         else:
-            info = plan.info(name)
-            entries.append(Entry(name, parameters, info.nbytes, info.dtype))
+            info = plan.info(name)  # its rows are all alike, so a fused tensor's bytes divide evenly
+            nbytes = info.nbytes * parameters // prod(info.shape) if parameters else 0
+            entries.append(Entry(name, parameters, nbytes, info.dtype))
     return Ledger(tuple(entries))
 
 
-def module_ledger(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Ledger:
-    """The ledger of what saving `module` will write; `dtypes` says how each float tensor is stored."""
-    entries = []
-    for name, parameter in module.named_parameters():
-        dtype = dtypes[name]
-        stored = str(dtype).removeprefix("torch.")
-        entries.append(Entry(name, parameter.numel(), parameter.numel() * dtype.itemsize, stored))
-    for name, child in module.named_modules():
-        if isinstance(child, PackedMatrix):
-            rows, columns = child.shape
-            entries.append(Entry(f"{name}.weight", rows * columns, child.packed.nbytes, str(child.spec)))
-    return Ledger(tuple(entries))
+def load_bytes(plan: LoadPlan) -> int:
+    """Bytes that the loaded module will hold: packed parts as they are, all else in float32."""
+    return sum(
+        plan.info(stored.native[0]).nbytes
+        if plan.is_packed_part(stored.native[0])
+        else 4 * sum(prod(shape) for shape in stored.shapes)
+        for stored in plan.stored
+    )
 
 
 def base_bytes(ledger: Ledger) -> int:
     """Bytes of the original that a shrunk model is held against: as stored if it is all 16- or 32-bit floats,
     else the same model at 16 bits."""
-    if all(entry.stored_as in _FLOATS for entry in ledger.entries):
+    if all(entry.stored_as in FLOATS for entry in ledger.entries):
         return ledger.nbytes
     return 2 * ledger.parameters
-
-
-def storage_dtypes(plan: LoadPlan) -> dict[str, torch.dtype]:
-    """The dtype in which each float tensor is saved again: its own, and float32, which loses nothing, for
-    values that were unpacked from blocks."""
-    dtypes = {}
-    for name in tensor_shapes(plan.config):
-        stored = plan.info(name).dtype if name in plan.sources else ""
-        dtypes[name] = getattr(torch, stored) if stored in _FLOATS else torch.float32
-    return dtypes
 
 
 def _summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from penjing.errors import InputError
-from penjing.memory import require_memory
-from penjing.model.decoder import Decoder
+from penjing.model.decoder import Decoder, build_skeleton
 from penjing.model.linear import pack_module, weight_of
-from penjing.model.plan import LoadPlan, build_skeleton
+from penjing.model.names import Stored
+from penjing.model.plan import LoadPlan
 from penjing.packed.schemes import PackedTensor, packed_tensor
 
 Progress = Callable[[int, int], None]
@@ -19,31 +19,19 @@ def load_decoder(plan: LoadPlan, progress: Progress | None = None) -> Decoder:
     """Read every planned tensor: floats as float32, packed parts as they are stored. The module owns its
     memory (nothing stays mapped) and is in evaluation mode.
 
-    Raises `ResourceError` before reading if the memory isn't there, `InputError` if a weight isn't finite.
+    Raises `InputError` if a weight isn't finite.
     """
-    require_memory(
-        load_bytes(plan), f"loading {plan.checkpoint.path}", "close other programs or use a smaller model"
-    )
     module = build_skeleton(plan.config)
     for name in plan.packed:
         pack_module(module, name, _read_packed(plan, module, name))
-    parameters = [name for name, _ in module.named_parameters()]
-    for done, name in enumerate(parameters):
-        _assign(module, name, _read_float(plan, name))
-        plan.checkpoint.release(plan.sources[name])
+    floats = [stored for stored in plan.stored if not plan.is_packed_part(stored.native[0])]
+    for done, stored in enumerate(floats):
+        for name, weight in zip(stored.native, _read_floats(plan, stored), strict=True):
+            _assign(module, name, weight)
+        plan.checkpoint.release(stored.name)
         if progress:
-            progress(done + 1, len(parameters))
+            progress(done + 1, len(floats))
     return module.eval().requires_grad_(False)
-
-
-def load_bytes(plan: LoadPlan) -> int:
-    """Bytes that the loaded module will hold."""
-    total = 0
-    for name in plan.sources:
-        info = plan.info(name)
-        is_part = name.rpartition(".")[0] in plan.packed and not name.endswith(".bias")
-        total += info.nbytes if is_part else 4 * torch.Size(info.shape).numel()
-    return total
 
 
 def _read_packed(plan: LoadPlan, module: nn.Module, name: str) -> PackedTensor:
@@ -56,18 +44,20 @@ def _read_packed(plan: LoadPlan, module: nn.Module, name: str) -> PackedTensor:
     return packed_tensor(spec, (rows, columns), parts)
 
 
-def _read_float(plan: LoadPlan, name: str) -> torch.Tensor:
-    tensor = plan.checkpoint.read(plan.sources[name])
+def _read_floats(plan: LoadPlan, stored: Stored) -> list[torch.Tensor]:
+    """The module's tensors that lie in a stored one, in memory of their own."""
+    tensor = plan.checkpoint.read(stored.name)
     if not tensor.is_floating_point():
-        raise InputError(f"{plan.checkpoint.path}: {plan.sources[name]} holds {tensor.dtype}, not floats")
-    is_mapped = tensor.dtype == torch.float32 and plan.info(name).dtype == "float32"
-    if plan.checkpoint.kind == "gguf":
-        tensor = plan.family.undo_gguf(name, tensor, plan.config)
-    weight = tensor.to(torch.float32, copy=is_mapped).contiguous()
+        raise InputError(f"{plan.checkpoint.path}: {stored.name} holds {tensor.dtype}, not floats")
+    is_mapped = plan.checkpoint.tensors[stored.name].dtype == "float32"
+    weights = [
+        part.to(torch.float32, copy=is_mapped).contiguous()
+        for part in stored.layout.split(tensor, stored.shapes)
+    ]
     # The sum is one quick pass; only when it isn't finite is each value looked at.
-    if not weight.sum().isfinite() and not weight.isfinite().all():
-        raise InputError(f"{plan.checkpoint.path}: {plan.sources[name]} holds values that are not finite")
-    return weight
+    if not all(weight.sum().isfinite() or weight.isfinite().all() for weight in weights):
+        raise InputError(f"{plan.checkpoint.path}: {stored.name} holds values that are not finite")
+    return weights
 
 
 def _assign(module: nn.Module, name: str, tensor: torch.Tensor) -> None:

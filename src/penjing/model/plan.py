@@ -1,43 +1,53 @@
 """From a checkpoint's headers to a complete plan of what will be loaded; all refusals happen here, before any
 weight is read."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
-
-import torch
 
 from penjing.errors import InputError
 from penjing.formats.checkpoint import Checkpoint, TensorInfo
 from penjing.model.config import ModelConfig
-from penjing.model.decoder import Decoder
 from penjing.model.families.family import Family
 from penjing.model.families.registry import family_of_gguf, family_of_model_type
 from penjing.model.foreign import ForeignConfig
-from penjing.model.gguf_names import ROPE_FACTORS, gguf_names, rope_with_factors
+from penjing.model.gguf_names import ROPE_FACTORS, gguf_rules, rope_with_factors
+from penjing.model.names import Rule, Stored, apply_rules
 from penjing.model.quantization import FORMAT_KEY, read_quantization
+from penjing.model.shapes import Shape, tensor_shapes
 from penjing.packed.specs import PackedSpec
 
-HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
 
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What a checkpoint will become. `hf_config` is its config as Hugging Face writes it; `sources` maps each
-    tensor of the module to the checkpoint's name for it; `packed` maps module names to their layout."""
+    """What a checkpoint will become. `hf_config` is its config as Hugging Face writes it; `stored` are the
+    checkpoint's tensors and which of the module's lie in each; `packed` maps module names to their layout."""
 
     checkpoint: Checkpoint
     family: Family
     config: ModelConfig
     hf_config: Mapping[str, Any]
-    sources: Mapping[str, str]
+    stored: tuple[Stored, ...]
     packed: Mapping[str, PackedSpec]
     notices: tuple[str, ...]
 
+    @cached_property
+    def sources(self) -> Mapping[str, str]:
+        """For each of the module's tensors the one that it lies in."""
+        return {native: stored.name for stored in self.stored for native in stored.native}
+
     def info(self, name: str) -> TensorInfo:
+        """Where the module's tensor `name` lies."""
         return self.checkpoint.tensors[self.sources[name]]
+
+    def is_packed_part(self, name: str) -> bool:
+        """Whether a tensor is a part of a packed matrix; such a matrix's bias is not."""
+        return name.rpartition(".")[0] in self.packed and not name.endswith(".bias")
 
 
 def plan_load(checkpoint: Checkpoint) -> LoadPlan:
@@ -52,26 +62,17 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     config = family.read(foreign)
     _check_config(config, checkpoint)
     notices = [f"config key {key} has no effect here" for key in foreign.finish()]
-    names = _module_names(checkpoint, config)
-    config, tie_notices = _settle_tie(checkpoint, config, names)
     packed = read_quantization(hf_config, source)
-    expected = _expected_tensors(config, packed, source)
-    sources, dropped = _match(checkpoint, names, expected)
+    rules = _rules(checkpoint, family, config, is_packed=bool(packed))
+    head, embedding = _ends(config, rules)
+    config, tie_notices = _settle_tie(checkpoint, config, head, embedding)
+    shapes, dtypes = _expected_tensors(config, packed, source)
+    stored = _without_prefix(checkpoint, apply_rules(rules, shapes))
+    passed_over = {head} if config.tie_word_embeddings else set()
+    dropped = _match(checkpoint, family, stored, dtypes, passed_over)
     hf_config = dict(hf_config) | {"tie_word_embeddings": config.tie_word_embeddings}
     notices = (*checkpoint.notices, *notices, *tie_notices, *dropped)
-    return LoadPlan(checkpoint, family, config, hf_config, sources, packed, notices)
-
-
-def build_skeleton(config: ModelConfig) -> Decoder:
-    """The module with shapes and no storage."""
-    with torch.device("meta"):
-        return Decoder(config)
-
-
-@lru_cache(maxsize=4)
-def tensor_shapes(config: ModelConfig) -> Mapping[str, tuple[int, ...]]:
-    """Name and shape of every tensor of the float model, in its own order."""
-    return {name: tuple(tensor.shape) for name, tensor in build_skeleton(config).state_dict().items()}
+    return LoadPlan(checkpoint, family, config, hf_config, tuple(stored), packed, notices)
 
 
 def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
@@ -81,12 +82,13 @@ def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     metadata = checkpoint.config
     arch = metadata.get("general.architecture")
     family = family_of_gguf(arch, source)
+    assert family.gguf
     own = {k.removeprefix(f"{arch}."): v for k, v in metadata.items() if k.startswith(f"{arch}.")}
     tokens = metadata.get("tokenizer.ggml.tokens")
     own.setdefault("vocab_size", len(tokens) if isinstance(tokens, (list, tuple)) else None)
     foreign = ForeignConfig(own, source)
-    hf_config = {"architectures": [family.architecture], "model_type": family.model_type}
-    hf_config |= family.from_gguf(foreign)
+    hf_config = {"architectures": [family.architecture], "model_type": family.model_types[0]}
+    hf_config |= family.gguf.config(foreign)
     ignored = foreign.finish()
     hf_config |= {f"gguf.{arch}.{key}": own[key] for key in ignored}  # listed among the keys without effect
     if ROPE_FACTORS in checkpoint.tensors:
@@ -98,6 +100,15 @@ def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     return family, hf_config
 
 
+def _rules(checkpoint: Checkpoint, family: Family, config: ModelConfig, is_packed: bool) -> tuple[Rule, ...]:
+    """How the checkpoint names and stores the module's tensors; what penjing packed has the module's
+    names."""
+    if checkpoint.kind == "gguf":
+        assert family.gguf
+        return (*family.gguf.rules(config), *gguf_rules(config))
+    return () if is_packed else tuple(family.rules(config))
+
+
 def _check_config(config: ModelConfig, checkpoint: Checkpoint) -> None:
     """Refuse what would only fail later: more layers than tensors."""
     layers, tensors = config.num_hidden_layers, len(checkpoint.tensors)
@@ -107,25 +118,29 @@ def _check_config(config: ModelConfig, checkpoint: Checkpoint) -> None:
         )
 
 
-def _module_names(checkpoint: Checkpoint, config: ModelConfig) -> dict[str, str]:
-    """The checkpoint's tensor names, under the names that the module has for them."""
-    if checkpoint.kind == "hf":
-        return {name: name for name in checkpoint.tensors}
-    untied = replace(config, tie_word_embeddings=False)
-    return gguf_names(checkpoint, config.num_hidden_layers, tensor_shapes(untied))
+def _ends(config: ModelConfig, rules: tuple[Rule, ...]) -> tuple[str, str]:
+    """What the file calls head and embedding."""
+    shapes = tensor_shapes(replace(config, tie_word_embeddings=False))
+    head, embedding = apply_rules(
+        rules, {f"{name}.weight": shapes[f"{name}.weight"] for name in (HEAD, EMBEDDING)}
+    )
+    return head.name, embedding.name
 
 
 def _settle_tie(
-    checkpoint: Checkpoint, config: ModelConfig, names: dict[str, str]
+    checkpoint: Checkpoint, config: ModelConfig, head: str, embedding: str
 ) -> tuple[ModelConfig, list[str]]:
     """What is stored decides: a head of its own makes the model untied, whatever the config says; an equal
     copy of the embedding is the tied head stored twice."""
     if checkpoint.kind == "gguf":
-        return replace(config, tie_word_embeddings=HEAD not in names), []
-    if not config.tie_word_embeddings or HEAD not in names or EMBEDDING not in names:
+        return replace(config, tie_word_embeddings=head not in checkpoint.tensors), []
+    if (
+        not config.tie_word_embeddings
+        or head not in checkpoint.tensors
+        or embedding not in checkpoint.tensors
+    ):
         return config, []
-    if torch.equal(checkpoint.read(names[HEAD]), checkpoint.read(names[EMBEDDING])):
-        del names[HEAD]
+    if _same_values(checkpoint, head, embedding):
         return config, ["the file holds the tied head a second time; one copy is used"]
     notice = (
         "the config says that head and embedding are tied, but the file holds another head, which is used"
@@ -133,43 +148,63 @@ def _settle_tie(
     return replace(config, tie_word_embeddings=False), [notice]
 
 
+def _same_values(checkpoint: Checkpoint, first: str, second: str) -> bool:
+    import torch
+
+    return torch.equal(checkpoint.read(first), checkpoint.read(second))
+
+
 def _expected_tensors(
     config: ModelConfig, packed: Mapping[str, PackedSpec], source: str
-) -> dict[str, tuple[tuple[int, ...], str | None]]:
-    """Name, shape and (for packed parts) dtype of every tensor that must be in the file."""
-    expected: dict[str, tuple[tuple[int, ...], str | None]] = {
-        name: (shape, None) for name, shape in tensor_shapes(config).items()
-    }
+) -> tuple[dict[str, Shape], dict[str, str]]:
+    """Name and shape of everything that must be in the file, and the dtypes of packed parts."""
+    shapes, dtypes = dict(tensor_shapes(config)), {}
     for module, spec in packed.items():
-        if len(expected.get(f"{module}.weight", ((), None))[0]) != 2:
+        if len(shapes.get(f"{module}.weight", ())) != 2:
             raise InputError(f"{source}: {FORMAT_KEY} names {module}, which is no matrix of this model")
-        rows, columns = expected.pop(f"{module}.weight")[0]
-        expected |= {f"{module}.{part}": want for part, want in spec.part_shapes(rows, columns).items()}
-    return expected
+        rows, columns = shapes.pop(f"{module}.weight")
+        for part, (shape, dtype) in spec.part_shapes(rows, columns).items():
+            shapes[f"{module}.{part}"], dtypes[f"{module}.{part}"] = shape, dtype
+    return shapes, dtypes
+
+
+def _without_prefix(checkpoint: Checkpoint, stored: list[Stored]) -> list[Stored]:
+    """The same under the names of a folder that was saved without the head around it: they lack the first
+    part ("transformer.")."""
+    names = checkpoint.tensors
+    prefix = stored[0].name.partition(".")[0] + "."
+    if checkpoint.kind != "hf" or any(name.startswith(prefix) for name in names):
+        return stored
+    return [replace(s, name=bare) if (bare := s.name.removeprefix(prefix)) in names else s for s in stored]
 
 
 def _match(
     checkpoint: Checkpoint,
-    names: Mapping[str, str],
-    expected: Mapping[str, tuple[tuple[int, ...], str | None]],
-) -> tuple[dict[str, str], list[str]]:
-    missing = [name for name in expected if name not in names]
-    extra = [name for name in names if name not in expected and not _derived(name)]
-    empty = [name for name in extra if 0 in checkpoint.tensors[names[name]].shape]
+    family: Family,
+    stored: list[Stored],
+    dtypes: Mapping[str, str],
+    passed_over: set[str],
+) -> list[str]:
+    """Hold the file against what is expected of it; returns what is passed over."""
+    names = checkpoint.tensors
+    expected = {s.name for s in stored} | passed_over | {ROPE_FACTORS}
+    missing = [s.name for s in stored if s.name not in names]
+    extra = [name for name in names if name not in expected and not _is_derived(name, family)]
+    empty = [name for name in extra if 0 in names[name].shape]
     unexpected = [name for name in extra if name not in empty]
     wrong = [
         text
-        for name, (shape, dtype) in expected.items()
-        if name in names and (text := _mismatch(checkpoint.tensors[names[name]], shape, dtype))
+        for s in stored
+        if s.name in names and (text := _mismatch(names[s.name], s.shape, dtypes.get(s.native[0])))
     ]
     if missing or unexpected or wrong:
-        raise InputError(_mismatch_report(checkpoint, names, missing, unexpected, wrong))
-    return {name: names[name] for name in expected}, [f"{name} is empty and is left out" for name in empty]
+        raise InputError(_mismatch_report(checkpoint, missing, unexpected, wrong))
+    return [f"{name} is empty and is left out" for name in empty]
 
 
-def _derived(name: str) -> bool:
-    """Old Llama files also hold the rotary frequencies, which follow from the config."""
-    return name.endswith("rotary_emb.inv_freq")
+def _is_derived(name: str, family: Family) -> bool:
+    """What is stored but follows from the config."""
+    return any(re.fullmatch(pattern, name) for pattern in family.derived)
 
 
 def _mismatch(info: TensorInfo, shape: tuple[int, ...], dtype: str | None) -> str | None:
@@ -184,7 +219,6 @@ def _mismatch(info: TensorInfo, shape: tuple[int, ...], dtype: str | None) -> st
 
 def _mismatch_report(
     checkpoint: Checkpoint,
-    names: Mapping[str, str],
     missing: list[str],
     unexpected: list[str],
     wrong: list[str],
@@ -194,7 +228,7 @@ def _mismatch_report(
         return f"{name} (near: {found[0]})" if found else name
 
     def located(name: str) -> str:
-        return f"{name} in {checkpoint.tensors[names[name]].file.name}"
+        return f"{name} in {checkpoint.tensors[name].file.name}"
 
     parts = [
         f"{title}: {', '.join(items[:8])}{f' and {len(items) - 8} more' if len(items) > 8 else ''}"

@@ -10,12 +10,40 @@ from penjing.errors import InputError
 from penjing.formats.atomic import MANIFEST, atomic_folder, require_disk
 from penjing.formats.hf_writer import write_json, write_safetensors_shards
 from penjing.model.decoder import Decoder
-from penjing.model.ledger import module_ledger
+from penjing.model.families.registry import family_of_model_type
+from penjing.model.ledger import FLOATS, Entry, Ledger
 from penjing.model.linear import PackedMatrix
+from penjing.model.names import apply_rules
+from penjing.model.plan import LoadPlan
 from penjing.model.quantization import FORMAT_KEY, write_quantization
+from penjing.model.shapes import tensor_shapes
 
 SHARD_BYTES = 5_000_000_000
 _SLACK = 64_000_000  # tokenizer, configs and report
+
+
+def storage_dtypes(plan: LoadPlan) -> dict[str, torch.dtype]:
+    """The dtype in which each float tensor is saved again: its own, and float32, which loses nothing, for
+    values that were unpacked from blocks."""
+    dtypes = {}
+    for name in tensor_shapes(plan.config):
+        stored = plan.info(name).dtype if name in plan.sources else ""
+        dtypes[name] = getattr(torch, stored) if stored in FLOATS else torch.float32
+    return dtypes
+
+
+def module_ledger(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Ledger:
+    """The ledger of what saving `module` will write; `dtypes` says how each float tensor is stored."""
+    entries = []
+    for name, parameter in module.named_parameters():
+        dtype = dtypes[name]
+        stored = str(dtype).removeprefix("torch.")
+        entries.append(Entry(name, parameter.numel(), parameter.numel() * dtype.itemsize, stored))
+    for name, child in module.named_modules():
+        if isinstance(child, PackedMatrix):
+            rows, columns = child.shape
+            entries.append(Entry(f"{name}.weight", rows * columns, child.packed.nbytes, str(child.spec)))
+    return Ledger(tuple(entries))
 
 
 def save_folder(
@@ -39,7 +67,7 @@ def save_folder(
         write_json(folder / "config.json", _config(module, dtypes, hf_config))
         if generation_config:
             write_json(folder / "generation_config.json", dict(generation_config))
-        written = write_safetensors_shards(folder, _stored(module, dtypes), SHARD_BYTES)
+        written = write_safetensors_shards(folder, _stored(module, dtypes, hf_config), SHARD_BYTES)
         assert written == promised, f"{written} bytes were written, {promised} were promised"
         write_json(folder / MANIFEST, {"format_version": 1, "tensor_bytes": written})
     return written
@@ -62,12 +90,25 @@ def _common(dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
     return max(dict.fromkeys(values), key=values.count)
 
 
-def _stored(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, tensor in module.state_dict().items():
-        if name in dtypes:
-            tensor = tensor.to(dtypes[name])
-            _require_finite(name, tensor)
-        yield name, tensor
+def _stored(
+    module: Decoder, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors as the family stores them; a packed model, which only penjing opens, under its own
+    names."""
+    state = module.state_dict()
+    is_packed = any(isinstance(child, PackedMatrix) for child in module.modules())
+    family = family_of_model_type(hf_config["model_type"], "the model")
+    rules = () if is_packed else family.rules(module.config)
+    for stored in apply_rules(rules, {name: tuple(tensor.shape) for name, tensor in state.items()}):
+        tensors = [_cast(name, state[name], dtypes) for name in stored.native]
+        yield stored.name, stored.layout.join(tensors)
+
+
+def _cast(name: str, tensor: torch.Tensor, dtypes: Mapping[str, torch.dtype]) -> torch.Tensor:
+    if name in dtypes:
+        tensor = tensor.to(dtypes[name])
+        _require_finite(name, tensor)
+    return tensor
 
 
 def _require_finite(name: str, tensor: torch.Tensor) -> None:

@@ -7,34 +7,20 @@ models is the two streams and one group's inputs. Shapes: N passages, L tokens, 
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from penjing.memory import give_back_memory
-from penjing.model.attention import Visibility, visibility
 from penjing.model.decoder import Block, Decoder
 from penjing.model.linear import keep_float, pack_module, weight_of
-from penjing.model.rope import rotary_tables
+from penjing.model.self_attention import Step
 from penjing.packed.affine_spec import AffineSpec
 from penjing.shrink.rounding import Moments, RoundingConfig, round_calibrated, round_nearest
 from penjing.shrink.sensitivity import Sensitivity
 from penjing.shrink.targets import EMBEDDING, HEAD
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class _Context:
-    """What every block's call shares: rotary tables and who sees whom."""
-
-    rotary: tuple[torch.Tensor, torch.Tensor]
-    layout: Visibility
-
-    def run(self, block: Block, x_NLD: torch.Tensor) -> Iterator[torch.Tensor]:
-        for x_LD in x_NLD:
-            yield block(x_LD.unsqueeze(0), self.rotary, self.layout, None)[0]
 
 
 def round_decoder(
@@ -56,14 +42,14 @@ def round_decoder(
     with torch.inference_mode():
         _round_ends(module, shrunk, specs, sensitivity, config)
         positions_1L = torch.arange(ids_NL.shape[1]).unsqueeze(0)
-        context = _Context(rotary_tables(module.config, positions_1L), visibility(positions_1L, None, None))
-        original_NLD, shrunk_NLD = module.model.embed_tokens(ids_NL), shrunk.model.embed_tokens(ids_NL)
+        step = module.step(positions_1L)
+        original_NLD, shrunk_NLD = (m.model.embed(ids_NL, positions_1L) for m in (module, shrunk))
         blocks = list(zip(module.blocks, shrunk.blocks, strict=True))
         for i, (original, block) in enumerate(blocks):
             prefix = f"model.layers.{i}."
             inside = {n.removeprefix(prefix): spec for n, spec in specs.items() if n.startswith(prefix)}
-            shrunk_NLD = _round_block(original, block, inside, original_NLD, shrunk_NLD, context, config)
-            original_NLD = torch.stack(list(context.run(original, original_NLD)))
+            shrunk_NLD = _round_block(original, block, inside, original_NLD, shrunk_NLD, step, config)
+            original_NLD = _outputs(original, original_NLD, step)
             give_back_memory()
             if progress:
                 progress(i + 1, len(blocks))
@@ -100,23 +86,29 @@ def _round_block(
     specs: Mapping[str, AffineSpec],
     original_NLD: torch.Tensor,
     shrunk_NLD: torch.Tensor,
-    context: _Context,
+    step: Step,
     config: RoundingConfig,
 ) -> torch.Tensor:
-    for group in _groups_by_input(original, list(specs), original_NLD, context):
-        moments = _moments(original, block, group[0], original_NLD, shrunk_NLD, context)
+    for group in _groups_by_input(original, list(specs), original_NLD, step):
+        moments = _moments(original, block, group[0], original_NLD, shrunk_NLD, step)
         for name in group:
             weight_RC = weight_of(original, name)
             pack_module(block, name, round_calibrated(weight_RC, moments, specs[name], config))
         keep_float(block)  # the rest of the block runs on these weights many times
-    out_NLD = torch.stack(list(context.run(block, shrunk_NLD)))
+    out_NLD = _outputs(block, shrunk_NLD, step)
     keep_float(block, False)
     return out_NLD
 
 
-def _groups_by_input(
-    block: Block, names: list[str], x_NLD: torch.Tensor, context: _Context
-) -> list[list[str]]:
+def _output(block: Block, x_LD: torch.Tensor, step: Step) -> torch.Tensor:
+    return block(x_LD.unsqueeze(0), step, None)[0]
+
+
+def _outputs(block: Block, x_NLD: torch.Tensor, step: Step) -> torch.Tensor:
+    return torch.stack([_output(block, x_LD, step) for x_LD in x_NLD])
+
+
+def _groups_by_input(block: Block, names: list[str], x_NLD: torch.Tensor, step: Step) -> list[list[str]]:
     """Names in the order of use, those that read the very same tensor together."""
     seen: list[tuple[torch.Tensor, list[str]]] = []
 
@@ -131,7 +123,7 @@ def _groups_by_input(
 
     handles = [block.get_submodule(name).register_forward_pre_hook(note(name)) for name in names]
     try:
-        next(context.run(block, x_NLD[:1]))
+        _output(block, x_NLD[0], step)
     finally:
         for handle in handles:
             handle.remove()
@@ -142,7 +134,7 @@ class _InputReachedError(Exception):
     """The input that was wanted has been seen; the rest of the block needn't run."""
 
 
-def _inputs_of(block: Block, name: str, x_NLD: torch.Tensor, context: _Context) -> Iterator[torch.Tensor]:
+def _inputs_of(block: Block, name: str, x_NLD: torch.Tensor, step: Step) -> Iterator[torch.Tensor]:
     """What the submodule `name` is fed, (L, C), passage by passage."""
     caught: list[torch.Tensor] = []
 
@@ -154,7 +146,7 @@ def _inputs_of(block: Block, name: str, x_NLD: torch.Tensor, context: _Context) 
     try:
         for x_LD in x_NLD:
             try:
-                next(context.run(block, x_LD.unsqueeze(0)))
+                _output(block, x_LD, step)
             except _InputReachedError:
                 yield caught.pop()[0]
     finally:
@@ -167,13 +159,13 @@ def _moments(
     name: str,
     original_NLD: torch.Tensor,
     shrunk_NLD: torch.Tensor,
-    context: _Context,
+    step: Step,
 ) -> Moments:
     columns = weight_of(original, name).shape[1]
     inputs_CC, drift_CC, tokens = torch.zeros(columns, columns), torch.zeros(columns, columns), 0
     pairs = zip(
-        _inputs_of(original, name, original_NLD, context),
-        _inputs_of(block, name, shrunk_NLD, context),
+        _inputs_of(original, name, original_NLD, step),
+        _inputs_of(block, name, shrunk_NLD, step),
         strict=True,
     )
     for x_LC, quantised_LC in pairs:

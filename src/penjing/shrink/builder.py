@@ -12,16 +12,16 @@ import torch
 from penjing.api import Model
 from penjing.errors import InputError
 from penjing.model.decoder import Decoder
-from penjing.model.ledger import module_ledger, plan_ledger
 from penjing.model.linear import replace_weight, weight_of
-from penjing.model.plan import LoadPlan
+from penjing.model.saving import module_ledger
 from penjing.shrink.allocation import Allocation, allocate
 from penjing.shrink.blockwise import round_decoder
 from penjing.shrink.calibration import calibration_ids
-from penjing.shrink.candidates import GRIDS, Candidate, candidates_of
+from penjing.shrink.candidates import Candidate, candidates_of
 from penjing.shrink.effort import Effort
+from penjing.shrink.reach import least_matrix_bytes, unreachable
 from penjing.shrink.sensitivity import Sensitivity, measure_sensitivity
-from penjing.shrink.targets import Matrix, matrix_shapes, packable_matrices
+from penjing.shrink.targets import Matrix, packable_matrices
 
 Progress = Callable[[str, int, int], None]
 
@@ -38,26 +38,6 @@ def make_builder(
     documents = [document for text in tune.values() for document in text]
     ids_NL = calibration_ids(original, documents, effort, generator)
     return Builder(original, ids_NL, effort, seed, progress or (lambda *_: None))
-
-
-def least_bytes(plan: LoadPlan) -> int:
-    """Bytes of the smallest model that can be built from a checkpoint, by its headers alone."""
-    matrices = matrix_shapes(plan)
-    fixed = (e.nbytes for e in plan_ledger(plan).entries if e.name.removesuffix(".weight") not in matrices)
-    return sum(fixed) + sum(_least(rows, columns) for rows, columns in matrices.values())
-
-
-def unreachable(nbytes: int, smallest: int, base_bytes: int, parameters: int) -> InputError:
-    """The error for a size below the smallest that can be built, which it names."""
-    return InputError(
-        f"{nbytes / 1e6:.2f} MB can't be reached: the smallest model that can be built has"
-        f" {smallest / 1e6:.2f} MB ({smallest / base_bytes:.3f} of the base,"
-        f" {8 * smallest / parameters:.2f} bits a weight)"
-    )
-
-
-def _least(rows: int, columns: int) -> int:
-    return min(grid.nbytes(rows, columns) for grid in GRIDS)
 
 
 @dataclass(frozen=True)
@@ -98,7 +78,7 @@ class Builder:
     @cached_property
     def smallest(self) -> int:
         """Bytes of the smallest model that can be built; known from the shapes alone."""
-        return self.fixed_bytes + sum(_least(m.rows, m.columns) for m in self._matrices)
+        return self.fixed_bytes + sum(least_matrix_bytes(m.rows, m.columns) for m in self._matrices)
 
     @property
     def largest(self) -> int:

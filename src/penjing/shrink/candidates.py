@@ -9,12 +9,12 @@ from penjing.memory import give_back_memory
 from penjing.model.decoder import Decoder
 from penjing.model.linear import weight_of
 from penjing.packed.affine_spec import AffineSpec
+from penjing.shrink.reach import GRIDS
 from penjing.shrink.rounding import round_nearest
 from penjing.shrink.sensitivity import Curvature, Sensitivity
 from penjing.shrink.targets import Matrix
 
 Progress = Callable[[int, int], None]
-GRIDS = tuple(AffineSpec(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128))
 _SAMPLE_ROWS = 32  # rows that stand for a matrix when its error is predicted
 
 

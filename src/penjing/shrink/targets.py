@@ -5,12 +5,10 @@ from typing import Literal
 
 from torch import nn
 
-from penjing.errors import InputError
 from penjing.model.decoder import Decoder
-from penjing.model.plan import LoadPlan, tensor_shapes
+from penjing.model.plan import EMBEDDING, HEAD
 
 Role = Literal["linear", "embedding", "head", "tied"]
-EMBEDDING, HEAD = "model.embed_tokens", "lm_head"
 
 
 @dataclass(frozen=True)
@@ -34,20 +32,6 @@ def packable_matrices(module: Decoder) -> list[Matrix]:
         for name, child in module.named_modules()
         if isinstance(child, (nn.Linear, nn.Embedding)) and child.weight.numel()
     ]
-
-
-def matrix_shapes(plan: LoadPlan) -> dict[str, tuple[int, int]]:
-    """Name and shape of every packable matrix, from a checkpoint's headers alone; a model that is packed
-    already is an `InputError`."""
-    if plan.packed:
-        raise InputError(
-            f"{plan.checkpoint.path} is a shrunk model already; shrink its original to another size instead"
-        )
-    return {
-        name.removesuffix(".weight"): (shape[0], shape[1])
-        for name, shape in tensor_shapes(plan.config).items()
-        if len(shape) == 2 and 0 not in shape
-    }
 
 
 def _role(name: str, module: Decoder) -> Role:

@@ -27,7 +27,7 @@ def read_shape(config: ForeignConfig) -> dict[str, Any]:
         "num_key_value_heads": config.integer("num_key_value_heads", heads),
         "head_dim": config.integer("head_dim", hidden // heads, maximum=MAX_HEAD_DIM),
         "max_position_embeddings": config.integer("max_position_embeddings"),
-        "rms_norm_eps": config.number("rms_norm_eps", 1e-6),
+        "norm_eps": config.number("rms_norm_eps", 1e-6),
         "hidden_act": config.get("hidden_act", "silu"),
         "rope": read_rope(config),
     }

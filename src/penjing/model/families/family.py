@@ -1,29 +1,38 @@
 """What one family file says: how its configs and names map onto the one decoder, and its quirks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from penjing.model.config import ModelConfig
 from penjing.model.foreign import ForeignConfig
+from penjing.model.names import Rule
 
 
-def as_stored(name: str, tensor: torch.Tensor, config: ModelConfig) -> torch.Tensor:
-    """The GGUF tensor is the Hugging Face tensor."""
-    return tensor
+def no_rules(config: ModelConfig) -> Sequence[Rule]:
+    """The file's tensors are the module's."""
+    return ()
+
+
+@dataclass(frozen=True)
+class GGUFForm:
+    """A family in GGUF files: the architectures' names, `config` that maps their metadata (keys without the
+    prefix) to a Hugging Face config, and `rules` for tensors that aren't stored as `gguf_names` has them."""
+
+    architectures: tuple[str, ...]
+    config: Callable[[ForeignConfig], dict[str, Any]]
+    rules: Callable[[ModelConfig], Sequence[Rule]] = no_rules
 
 
 @dataclass(frozen=True)
 class Family:
-    """`model_type` and `gguf_architectures` are how files name it. `read` maps a Hugging Face config;
-    `from_gguf` maps GGUF metadata to one; `undo_gguf` turns a GGUF tensor, under its Hugging Face name, into
-    that layout."""
+    """`model_types` are its names in Hugging Face configs, the first the usual one; `read` maps such a
+    config; `rules` say which tensors its folders hold under other names or in another form; `derived` are
+    patterns of tensors that follow from the config and are passed over."""
 
-    model_type: str
+    model_types: tuple[str, ...]
     architecture: str
-    gguf_architectures: tuple[str, ...]
     read: Callable[[ForeignConfig], ModelConfig]
-    from_gguf: Callable[[ForeignConfig], dict[str, Any]]
-    undo_gguf: Callable[[str, torch.Tensor, ModelConfig], torch.Tensor] = as_stored
+    rules: Callable[[ModelConfig], Sequence[Rule]] = no_rules
+    derived: tuple[str, ...] = ()
+    gguf: GGUFForm | None = None

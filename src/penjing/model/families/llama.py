@@ -1,11 +1,13 @@
 """Llama 1 to 3.3, and what is built like it (SmolLM, TinyLlama, Yi): no biases, optional windows in none."""
 
-import torch
+from collections.abc import Sequence
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import gguf_shape, read_shape
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
 from penjing.model.foreign import ForeignConfig
+from penjing.model.layouts import PairedRows
+from penjing.model.names import Rule, rename
 
 
 def read(config: ForeignConfig) -> ModelConfig:
@@ -22,15 +24,19 @@ def read(config: ForeignConfig) -> ModelConfig:
     )
 
 
-def undo_gguf(name: str, tensor: torch.Tensor, config: ModelConfig) -> torch.Tensor:
-    """Under this architecture llama.cpp stores the rows of Q and K in pairs (i, i + h/2); put the halves
-    back."""
-    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-    leaf = name.split(".")[-2]
-    if leaf not in heads:
-        return tensor
-    paired = tensor.unflatten(0, (heads[leaf], config.head_dim // 2, 2))
-    return paired.transpose(1, 2).reshape(tensor.shape)
+def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
+    """Under this architecture llama.cpp stores the rows of Q and K in pairs."""
+    heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads}
+    return [
+        rename(
+            f"blk.{{i}}.attn_{leaf}.{kind}",
+            f"model.layers.{{i}}.self_attn.{leaf}_proj.{kind}",
+            PairedRows(count),
+        )
+        for leaf, count in heads.items()
+        for kind in ("weight", "bias")
+    ]
 
 
-FAMILY = Family("llama", "LlamaForCausalLM", ("llama",), read, gguf_shape, undo_gguf)
+GGUF = GGUFForm(("llama",), gguf_shape, gguf_rules)
+FAMILY = Family(("llama",), "LlamaForCausalLM", read, derived=(r".*rotary_emb\.inv_freq",), gguf=GGUF)

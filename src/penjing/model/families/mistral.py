@@ -1,8 +1,7 @@
 """Mistral 7B and its successors: Llama with a window in every layer (none in later releases)."""
 
 from penjing.model.config import ModelConfig
-from penjing.model.families import llama
-from penjing.model.families.common import gguf_shape, read_shape, read_windows
+from penjing.model.families.common import read_shape, read_windows
 from penjing.model.families.family import Family
 from penjing.model.foreign import ForeignConfig
 
@@ -17,4 +16,4 @@ def read(config: ForeignConfig) -> ModelConfig:
 
 
 # llama.cpp writes Mistral models under the llama architecture, so no GGUF file names this family.
-FAMILY = Family("mistral", "MistralForCausalLM", (), read, gguf_shape, llama.undo_gguf)
+FAMILY = Family(("mistral",), "MistralForCausalLM", read)

@@ -3,7 +3,7 @@ on."""
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import gguf_shape, read_shape, read_windows
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
 from penjing.model.foreign import ForeignConfig
 
 
@@ -23,4 +23,4 @@ def read_upper_windows(config: ForeignConfig) -> tuple[int | None, ...]:
     return read_windows(config, reach if config.flag("use_sliding_window") else None, first)
 
 
-FAMILY = Family("qwen2", "Qwen2ForCausalLM", ("qwen2",), read, gguf_shape)
+FAMILY = Family(("qwen2",), "Qwen2ForCausalLM", read, gguf=GGUFForm(("qwen2",), gguf_shape))

@@ -2,7 +2,7 @@
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import gguf_shape, read_shape
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
 from penjing.model.families.qwen2 import read_upper_windows
 from penjing.model.foreign import ForeignConfig
 
@@ -15,8 +15,8 @@ def read(config: ForeignConfig) -> ModelConfig:
         tie_word_embeddings=config.flag("tie_word_embeddings"),
         qkv_bias=attention_bias,
         o_bias=attention_bias,
-        qk_norm=True,
+        qk_norm="head",
     )
 
 
-FAMILY = Family("qwen3", "Qwen3ForCausalLM", ("qwen3",), read, gguf_shape)
+FAMILY = Family(("qwen3",), "Qwen3ForCausalLM", read, gguf=GGUFForm(("qwen3",), gguf_shape))

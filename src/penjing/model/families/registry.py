@@ -8,8 +8,8 @@ from penjing.model.families import llama, mistral, qwen2, qwen3
 from penjing.model.families.family import Family
 
 FAMILIES = (llama.FAMILY, mistral.FAMILY, qwen2.FAMILY, qwen3.FAMILY)
-_BY_MODEL_TYPE = {family.model_type: family for family in FAMILIES}
-_BY_GGUF = {arch: family for family in FAMILIES for arch in family.gguf_architectures}
+_BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}
+_BY_GGUF = {arch: family for family in FAMILIES if family.gguf for arch in family.gguf.architectures}
 
 
 def family_of_model_type(name: Any, source: str) -> Family:
