@@ -19,6 +19,18 @@ def tensor_shapes(config: ModelConfig) -> Mapping[str, Shape]:
     return dict(_decoder(config))
 
 
+def matrix_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """The matrices that can be packed, under their modules' names: linears and embeddings. Routers and
+    learned positions stay floats: they are small, and an error in them does great harm."""
+    return {
+        name.removesuffix(".weight"): shape
+        for name, shape in tensor_shapes(config).items()
+        if len(shape) == 2
+        and 0 not in shape
+        and not name.endswith(("mlp.gate.weight", "embed_positions.weight"))
+    }
+
+
 def _decoder(config: ModelConfig) -> Named:
     width = config.hidden_size
     yield "model.embed_tokens.weight", (config.vocab_size, width)
