@@ -36,8 +36,8 @@ def make_builder(
     """A builder whose statistics come from the documents in `tune`. `seed` orders them."""
     generator = torch.Generator().manual_seed(seed)
     documents = [document for text in tune.values() for document in text]
-    ids_NL = calibration_ids(original, documents, effort, generator)
-    return Builder(original, ids_NL, effort, seed, progress or (lambda *_: None))
+    ids_NL, notices = calibration_ids(original, documents, effort, generator)
+    return Builder(original, ids_NL, effort, seed, progress or (lambda *_: None), notices)
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Builder:
     effort: Effort
     seed: int
     progress: Progress
+    notices: tuple[str, ...] = ()
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
