@@ -13,15 +13,18 @@ import torch
 from penjing.engine.generate import Completion, Piece, complete, generate
 from penjing.engine.params import SamplingParams
 from penjing.errors import InputError
+from penjing.formats.checkpoint import Checkpoint
 from penjing.formats.json_file import read_json
 from penjing.memory import require_memory
 from penjing.model.decoder import Decoder
+from penjing.model.gguf_saving import save_gguf
 from penjing.model.ledger import Ledger, base_bytes, load_bytes, plan_ledger
 from penjing.model.linear import keep_float
 from penjing.model.loading import Progress, load_decoder
 from penjing.model.opening import OpenedModel, open_model
 from penjing.model.plan import LoadPlan
 from penjing.model.saving import module_ledger, save_folder, storage_dtypes
+from penjing.text.gguf_metadata import tokenizer_metadata
 from penjing.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -35,7 +38,8 @@ class Model:
     """A loaded language model with its tokenizer and what is needed to save it again.
 
     `stored` is the ledger of the files it came from; `dtypes` says how each float tensor is stored when it is
-    saved; `notices` are oddities found on the way, a sentence each.
+    saved; `notices` are oddities found on the way, a sentence each; `gguf_metadata` is what a GGUF file said
+    beside the architecture.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Model:
     dtypes: Mapping[str, torch.dtype]
     stored: Ledger
     notices: tuple[str, ...] = ()
+    gguf_metadata: Mapping[str, Any] | None = None
 
     @property
     def config(self):
@@ -108,6 +113,15 @@ class Model:
             Path(out), self.module, self.dtypes, self.hf_config, self.generation_config, extras
         )
 
+    def save_gguf(self, out: str | Path) -> int:
+        """Write a GGUF file, whole or not at all; returns the bytes of its tensors. Packed weights are
+        unpacked, vectors are float32. Raises `UnsupportedError` for what GGUF can't hold."""
+        metadata = self.gguf_metadata or {
+            "general.name": Path(self.name).name,
+            **tokenizer_metadata(self.tokenizer, self.config.vocab_size),
+        }
+        return save_gguf(Path(out), self.module, self.dtypes, self.hf_config["model_type"], metadata)
+
 
 def load(ref: str | Path | OpenedModel, progress: Progress | None = None) -> Model:
     """Open a Hugging Face folder, a GGUF file, or a folder that penjing wrote, and read its weights.
@@ -127,6 +141,7 @@ def load(ref: str | Path | OpenedModel, progress: Progress | None = None) -> Mod
         dtypes=storage_dtypes(plan),
         stored=plan_ledger(plan),
         notices=opened.notices,
+        gguf_metadata=_gguf_metadata(plan.checkpoint),
     )
 
 
@@ -148,6 +163,18 @@ def compare(
     return measure.compare(
         first.module, second.module, first.tokenizer, texts, name=second.name, against=first.name, **options
     )
+
+
+def _gguf_metadata(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """What a GGUF file says of the model and its tokenizer, less what describes this one file."""
+    if checkpoint.kind != "gguf":
+        return None
+    of_the_file = ("general.architecture", "general.file_type", "general.alignment", "general.quantization")
+    return {
+        key: value
+        for key, value in checkpoint.config.items()
+        if key.startswith(("general.", "tokenizer.")) and not key.startswith(of_the_file)
+    }
 
 
 def _generation_config(plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -5,10 +5,12 @@ A GGUF file names the rule (`tokenizer.ggml.pre`) but doesn't carry it. Each ent
 miss would give slightly wrong ids without a sign.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from penjing.errors import UnsupportedError
 from penjing.text.pretokenizer_patterns import (
@@ -121,3 +123,33 @@ _RULES = {
     "deepseek-coder": Rule(_split(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, digits_apart=True)),
     "deepseek-v3": Rule(_split(r"\p{N}{1,3}", DEEPSEEK3_CJK, DEEPSEEK3_WORDS)),
 }
+
+
+def tags_like(backend: Tokenizer) -> list[str]:
+    """The tags whose rule is the backend's own: the same pre-tokenizer, normaliser and use of whole words."""
+    wanted = _form(backend)
+    found = []
+    for tag, rule in _RULES.items():
+        other = Tokenizer(models.BPE(ignore_merges=rule.ignore_merges))
+        other.pre_tokenizer = rule.pre_tokenizer()
+        if rule.normalizer is not None:
+            other.normalizer = rule.normalizer
+        if _form(other) == wanted:
+            found.append(tag)
+    return found
+
+
+def _form(backend: Tokenizer) -> tuple[Any, Any, bool]:
+    fields = json.loads(backend.to_str())
+    return fields["normalizer"], _pre_form(fields["pre_tokenizer"]), bool(fields["model"]["ignore_merges"])
+
+
+def _pre_form(step: Any) -> Any:
+    """A pre-tokenizer's description without what makes no difference: a sequence of one, and how a byte-level
+    step trims offsets."""
+    if isinstance(step, dict) and step["type"] == "Sequence":
+        steps = [_pre_form(each) for each in step["pretokenizers"]]
+        return steps[0] if len(steps) == 1 else steps
+    if isinstance(step, dict):
+        return {key: value for key, value in step.items() if key != "trim_offsets"}
+    return step

@@ -9,6 +9,11 @@ from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule
 
 
+def no_metadata(config: ModelConfig) -> dict[str, Any]:
+    """The usual keys say everything."""
+    return {}
+
+
 def no_rules(config: ModelConfig) -> Sequence[Rule]:
     """The file's tensors are the module's."""
     return ()
@@ -17,11 +22,13 @@ def no_rules(config: ModelConfig) -> Sequence[Rule]:
 @dataclass(frozen=True)
 class GGUFForm:
     """A family in GGUF files: the architectures' names, `config` that maps their metadata (keys without the
-    prefix) to a Hugging Face config, and `rules` for tensors that aren't stored as `gguf_names` has them."""
+    prefix) to a Hugging Face config, `rules` for tensors that aren't stored as `gguf_names` has them, and
+    `metadata`, keys that `gguf_metadata` doesn't write or writes in another way."""
 
     architectures: tuple[str, ...]
     config: Callable[[ForeignConfig], dict[str, Any]]
     rules: Callable[[ModelConfig], Sequence[Rule]] = no_rules
+    metadata: Callable[[ModelConfig], dict[str, Any]] = no_metadata
 
 
 @dataclass(frozen=True)
