@@ -1,5 +1,6 @@
 """What a decoder is, in the field's own words: every concept that the families vary is one field here."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,6 +46,11 @@ class RopeConfig:
                 raise InputError(
                     f"rope type {self.rope_type!r} needs {field} in the config's rope parameters"
                 )
+
+
+def yarn_magnitude(factor: float, weight: float = 1.0) -> float:
+    """By how much YaRN (arXiv 2309.00071) raises scores when the context grows by `factor`."""
+    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
 
 @dataclass(frozen=True)

@@ -3,34 +3,77 @@
 from typing import Any
 
 from penjing.errors import InputError, UnsupportedError
+from penjing.model.config import ExpertsConfig
 from penjing.model.foreign import ForeignConfig
-from penjing.model.rope_config import read_rope
+from penjing.model.layouts import Rows
+from penjing.model.names import Rule
+from penjing.model.rope_config import read_rope, read_rotary_dim
 
 MAX_HEAD_DIM = 65_536
 MAX_LAYERS = 10_000  # far above any model; what a broken config can make us build stays small
+# Several names are in use for the approximation by a tanh.
+_ACTIVATIONS = {"gelu_new": "gelu_pytorch_tanh", "gelu_fast": "gelu_pytorch_tanh", "swish": "silu"}
 _LAYER_KINDS = ("full_attention", "sliding_attention")
 
 
-def read_shape(config: ForeignConfig) -> dict[str, Any]:
-    """The fields of `ModelConfig` that every Llama-like config holds under the same keys."""
+def read_shape(config: ForeignConfig, partial: bool = False) -> dict[str, Any]:
+    """The fields of `ModelConfig` that every Llama-like config holds under the same keys; `partial`: its
+    rotation may turn a part of each head only."""
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     if config.get("head_dim") is None and hidden % heads:
         raise InputError(
             f"{config.source}: hidden_size {hidden} does not divide into {heads} heads; head_dim is missing"
         )
-    return {
+    head_dim = config.integer("head_dim", hidden // heads, maximum=MAX_HEAD_DIM)
+    turned = {"rotary_dim": read_rotary_dim(config, head_dim)} if partial else {}
+    return turned | {
         "vocab_size": config.integer("vocab_size"),
         "hidden_size": hidden,
         "intermediate_size": config.integer("intermediate_size", minimum=0),
-        "num_hidden_layers": config.integer("num_hidden_layers", maximum=MAX_LAYERS),
+        "num_hidden_layers": read_layers(config),
         "num_attention_heads": heads,
         "num_key_value_heads": config.integer("num_key_value_heads", heads),
-        "head_dim": config.integer("head_dim", hidden // heads, maximum=MAX_HEAD_DIM),
+        "head_dim": head_dim,
         "max_position_embeddings": config.integer("max_position_embeddings"),
         "norm_eps": config.number("rms_norm_eps", 1e-6),
-        "hidden_act": config.get("hidden_act", "silu"),
-        "rope": read_rope(config),
+        "hidden_act": read_activation(config, "hidden_act", "silu"),
+        "rope": read_rope(config, partial=partial),
     }
+
+
+def read_layers(config: ForeignConfig, key: str = "num_hidden_layers") -> int:
+    """The number of layers."""
+    return config.integer(key, maximum=MAX_LAYERS)
+
+
+def read_activation(config: ForeignConfig, key: str, default: str) -> str:
+    """The activation, under one name for each function."""
+    name = config.get(key, default)
+    return _ACTIVATIONS.get(name, name) if isinstance(name, str) else name
+
+
+def read_experts(
+    config: ForeignConfig,
+    count_key: str,
+    layers: tuple[bool, ...],
+    intermediate_size: int | None = None,
+    **fields: Any,
+) -> ExpertsConfig:
+    """A mixture of experts; `fields` are those that the families name in their own ways."""
+    config.ignore("router_aux_loss_coef", "output_router_logits")
+    return ExpertsConfig(
+        count=config.integer(count_key),
+        per_token=config.integer("num_experts_per_tok"),
+        layers=layers,
+        intermediate_size=intermediate_size or config.integer("moe_intermediate_size"),
+        **fields,
+    )
+
+
+def fused_gate_rule(stored: str) -> Rule:
+    """A gated net whose gate and up projection are one matrix."""
+    native = tuple(f"model.layers.{{i}}.mlp.{leaf}.weight" for leaf in ("gate_proj", "up_proj"))
+    return Rule(stored, native, Rows())
 
 
 def read_windows(
@@ -38,7 +81,7 @@ def read_windows(
 ) -> tuple[int | None, ...]:
     """Each layer's window: `layer_types` decides where it is given, else layers from `first_windowed` on have
     it."""
-    layers, kinds = config.integer("num_hidden_layers", maximum=MAX_LAYERS), config.get("layer_types")
+    layers, kinds = read_layers(config), config.get("layer_types")
     if kinds is not None and not isinstance(kinds, list):
         raise InputError(f"{config.source}: layer_types must be a list, not {kinds!r}")
     if kinds is None:

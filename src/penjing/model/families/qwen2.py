@@ -19,8 +19,9 @@ def read(config: ForeignConfig) -> ModelConfig:
 def read_upper_windows(config: ForeignConfig) -> tuple[int | None, ...]:
     """Layers from `max_window_layers` on are windowed, if `use_sliding_window` says so."""
     first = config.integer("max_window_layers", 28, minimum=0)
-    reach = config.integer("sliding_window", 4096) if config.values.get("sliding_window", 4096) else None
-    return read_windows(config, reach if config.flag("use_sliding_window") else None, first)
+    config.ignore("sliding_window")  # without effect, and often null or 0, unless it is switched on
+    reach = config.integer("sliding_window", 4096) if config.flag("use_sliding_window") else None
+    return read_windows(config, reach, first)
 
 
 FAMILY = Family(("qwen2",), "Qwen2ForCausalLM", read, gguf=GGUFForm(("qwen2",), gguf_shape))

@@ -4,10 +4,61 @@ from difflib import get_close_matches
 from typing import Any
 
 from penjing.errors import UnsupportedError
-from penjing.model.families import llama, mistral, qwen2, qwen3
+from penjing.model.families import (
+    bloom,
+    deepseek_v2,
+    deepseek_v3,
+    gemma,
+    gemma2,
+    gemma3,
+    glm,
+    glm4,
+    glm4_moe,
+    gpt2,
+    gpt_neo,
+    gpt_neox,
+    gpt_oss,
+    llama,
+    mistral,
+    mixtral,
+    olmo2,
+    phi3,
+    qwen2,
+    qwen2_moe,
+    qwen3,
+    qwen3_moe,
+    smollm3,
+)
 from penjing.model.families.family import Family
 
-FAMILIES = (llama.FAMILY, mistral.FAMILY, qwen2.FAMILY, qwen3.FAMILY)
+FAMILIES = tuple(
+    module.FAMILY
+    for module in (
+        bloom,
+        deepseek_v2,
+        deepseek_v3,
+        gemma,
+        gemma2,
+        gemma3,
+        glm,
+        glm4,
+        glm4_moe,
+        gpt2,
+        gpt_neo,
+        gpt_neox,
+        gpt_oss,
+        llama,
+        mistral,
+        mixtral,
+        olmo2,
+        phi3,
+        qwen2,
+        qwen2_moe,
+        qwen3,
+        qwen3_moe,
+        smollm3,
+    )
+)
 _BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}
 _BY_GGUF = {arch: family for family in FAMILIES if family.gguf for arch in family.gguf.architectures}
 

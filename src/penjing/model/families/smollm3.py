@@ -1,0 +1,35 @@
+"""SmolLM3: Llama in which every fourth layer has no positions."""
+
+from penjing.errors import InputError
+from penjing.model.config import ModelConfig
+from penjing.model.families.common import read_shape, read_windows
+from penjing.model.families.family import Family
+from penjing.model.foreign import ForeignConfig
+
+
+def read(config: ForeignConfig) -> ModelConfig:
+    bias, shape = config.flag("attention_bias"), read_shape(config)
+    window = config.integer("sliding_window") if config.flag("use_sliding_window") else None
+    config.ignore("sliding_window")  # without effect unless it is switched on
+    return ModelConfig(
+        **shape,
+        windows=read_windows(config, window),
+        rotary_layers=_rotary_layers(config, shape["num_hidden_layers"]),
+        qkv_bias=bias,
+        o_bias=bias,
+        mlp_bias=config.flag("mlp_bias"),
+        tie_word_embeddings=config.flag("tie_word_embeddings", True),
+    )
+
+
+def _rotary_layers(config: ForeignConfig, layers: int) -> tuple[bool, ...]:
+    """A list with 1 for layers that are turned, or an interval between those that aren't."""
+    listed, interval = config.get("no_rope_layers"), config.integer("no_rope_layer_interval", 4)
+    if listed is None:
+        return tuple((i + 1) % interval != 0 for i in range(layers))
+    if not isinstance(listed, list) or not all(turned in (0, 1) for turned in listed):
+        raise InputError(f"{config.source}: no_rope_layers must be a list of 0 and 1, not {listed!r}")
+    return tuple(bool(turned) for turned in listed)
+
+
+FAMILY = Family(("smollm3",), "SmolLM3ForCausalLM", read)
