@@ -53,7 +53,9 @@ def _read_packed(plan: LoadPlan, module: nn.Module, name: str) -> PackedTensor:
         part: plan.checkpoint.read(plan.sources[f"{name}.{part}"]).clone()
         for part in spec.part_shapes(rows, columns)
     }
-    return packed_tensor(spec, (rows, columns), parts)
+    packed = packed_tensor(spec, (rows, columns), parts)
+    packed.check_values(f"{plan.checkpoint.path}: {name}")
+    return packed
 
 
 def _read_float(plan: LoadPlan, name: str) -> torch.Tensor:

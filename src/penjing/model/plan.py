@@ -18,7 +18,7 @@ from penjing.model.families.registry import family_of_gguf, family_of_model_type
 from penjing.model.foreign import ForeignConfig
 from penjing.model.gguf_names import ROPE_FACTORS, gguf_names, rope_with_factors
 from penjing.model.quantization import FORMAT_KEY, read_quantization
-from penjing.packed.specs import PackedSpec
+from penjing.packed.parts import PackedSpec
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
@@ -54,12 +54,15 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     notices = [f"config key {key} has no effect here" for key in foreign.finish()]
     names = _module_names(checkpoint, config)
     config, tie_notices = _settle_tie(checkpoint, config, names)
-    packed = read_quantization(hf_config, source)
-    expected = _expected_tensors(config, packed, source)
+    quantization = read_quantization(
+        hf_config, source, _matrices(config), {name: checkpoint.tensors[names[name]] for name in names}
+    )
+    names = {name: stored for name, stored in names.items() if name not in quantization.left_out}
+    expected = _expected_tensors(config, quantization.packed, source)
     sources, dropped = _match(checkpoint, names, expected)
     hf_config = dict(hf_config) | {"tie_word_embeddings": config.tie_word_embeddings}
-    notices = (*checkpoint.notices, *notices, *tie_notices, *dropped)
-    return LoadPlan(checkpoint, family, config, hf_config, sources, packed, notices)
+    notices = (*checkpoint.notices, *notices, *tie_notices, *quantization.notices, *dropped)
+    return LoadPlan(checkpoint, family, config, hf_config, sources, quantization.packed, notices)
 
 
 def build_skeleton(config: ModelConfig) -> Decoder:
@@ -72,6 +75,12 @@ def build_skeleton(config: ModelConfig) -> Decoder:
 def tensor_shapes(config: ModelConfig) -> Mapping[str, tuple[int, ...]]:
     """Name and shape of every tensor of the float model, in its own order."""
     return {name: tuple(tensor.shape) for name, tensor in build_skeleton(config).state_dict().items()}
+
+
+def _matrices(config: ModelConfig) -> dict[str, tuple[int, int]]:
+    """Every module with a matrix, and its rows and columns."""
+    shapes = tensor_shapes(config).items()
+    return {name.removesuffix(".weight"): (shape[0], shape[1]) for name, shape in shapes if len(shape) == 2}
 
 
 def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:

@@ -50,21 +50,22 @@ def _config(
 ) -> dict[str, Any]:
     config = {k: v for k, v in hf_config.items() if k not in (FORMAT_KEY, "torch_dtype", "dtype")}
     packed = {name: m.spec for name, m in module.named_modules() if isinstance(m, PackedMatrix)}
-    config["dtype"] = str(_common(dtypes)).removeprefix("torch.")
+    config["dtype"] = str(_common(module, dtypes)).removeprefix("torch.")
     if packed:
-        config[FORMAT_KEY] = write_quantization(packed)
+        config[FORMAT_KEY] = write_quantization(packed, hf_config.get(FORMAT_KEY))
     return config
 
 
-def _common(dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
-    """The dtype of most tensors: what transformers is told to compute in."""
-    values = list(dtypes.values())
+def _common(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
+    """The dtype of most float tensors: what transformers is told to compute in."""
+    values = [dtypes[name] for name, _ in module.named_parameters()]
     return max(dict.fromkeys(values), key=values.count)
 
 
 def _stored(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Iterator[tuple[str, torch.Tensor]]:
+    floats = {name for name, _ in module.named_parameters()}
     for name, tensor in module.state_dict().items():
-        if name in dtypes:
+        if name in floats:
             tensor = tensor.to(dtypes[name])
             _require_finite(name, tensor)
         yield name, tensor

@@ -40,9 +40,7 @@ def matrix_shapes(plan: LoadPlan) -> dict[str, tuple[int, int]]:
     """Name and shape of every packable matrix, from a checkpoint's headers alone; a model that is packed
     already is an `InputError`."""
     if plan.packed:
-        raise InputError(
-            f"{plan.checkpoint.path} is a shrunk model already; shrink its original to another size instead"
-        )
+        raise InputError(f"{plan.checkpoint.path} is quantised already; shrink its 16-bit original instead")
     return {
         name.removesuffix(".weight"): (shape[0], shape[1])
         for name, shape in tensor_shapes(plan.config).items()
