@@ -46,9 +46,9 @@ def read_quantization(
 ) -> Quantization:
     """How the model is quantised; nothing is packed in a float model.
 
-    `matrices` are the model's modules that have a matrix, with its (rows, columns); `stored` are the checkpoint's
-    tensors under the module's names. Formats and settings that aren't known are refused by name, and so are fp8
-    weights that no config explains.
+    `matrices` are the model's modules that have a matrix, with its (rows, columns); `stored` are the tensors
+    of the checkpoint under the module's names. Formats and settings that aren't known are refused by name, as
+    are fp8 weights that no config explains.
     """
     entry = hf_config.get(FORMAT_KEY)
     if entry is not None and not isinstance(entry, Mapping):
@@ -80,8 +80,8 @@ def _read_foreign(entry: Mapping[str, Any], source: str, matrices: Matrices, sto
     method = entry.get("quant_method")
     if not isinstance(method, str) or method not in _READERS:
         raise UnsupportedError(
-            f"{source}: weights quantised by {method!r} cannot be opened; use the 16-bit original, or one in a"
-            f" format that is known here ({', '.join(_READERS)})"
+            f"{source}: weights quantised by {method!r} cannot be opened; use the 16-bit original, or one in"
+            f" a format that is known here ({', '.join(_READERS)})"
         )
     found = _READERS[method](ForeignConfig(entry, f"{source}: {FORMAT_KEY}"), matrices, stored)
     if not found.packed:
@@ -90,7 +90,10 @@ def _read_foreign(entry: Mapping[str, Any], source: str, matrices: Matrices, sto
             f" so; remove {FORMAT_KEY} if all are floats"
         )
     forms = ", ".join(sorted({str(spec) for spec in found.packed.values()}))
-    notice = f"{len(found.packed)} matrices are held as they are stored ({forms}); products are computed in float32"
+    notice = (
+        f"{len(found.packed)} matrices are held as they are stored ({forms});"
+        " products are computed in float32 from weights that are unpacked on the way"
+    )
     return Quantization(found.packed, found.left_out, (notice, *found.notices))
 
 
