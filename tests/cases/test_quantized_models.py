@@ -13,7 +13,7 @@ import penjing
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.open import open_checkpoint
 from penjing.model.ledger import plan_ledger
-from penjing.model.linear import weight_of
+from penjing.model.linear import unpack_module, weight_of
 from penjing.model.loading import load_decoder
 from penjing.model.plan import plan_load
 from penjing.packed.awq_spec import AwqSpec
@@ -21,6 +21,7 @@ from penjing.packed.gptq_spec import GptqSpec
 from penjing.packed.pack_quantized_spec import PackQuantizedSpec
 from penjing.packed.parts import PackedSpec
 from penjing.packed.scaled_spec import ScaledSpec
+from penjing.shrink.targets import matrix_shapes
 
 QWEN3 = {
     **{k: v for k, v in CONFIG.items() if k not in ("hidden_size", "intermediate_size")},
@@ -236,3 +237,34 @@ def test_a_scale_that_is_not_finite_is_named_when_the_weights_are_read(tmp_path)
     tensors["model.layers.0.self_attn.k_proj.scales"][0, 0] = float("nan")
     with pytest.raises(InputError, match=r"k_proj\.scales holds values that are not finite"):
         load_decoder(plan(packed_model(tmp_path / "m", quantization, tensors)))
+
+
+def test_biases_of_zeros_that_old_gptq_files_hold_are_passed_over_and_others_are_not(tmp_path):
+    quantization, spec = FORMS["gptq"]
+    tensors = packed_tensors(spec)
+    bias = {"model.layers.0.self_attn.o_proj.bias": torch.zeros(96, dtype=torch.float16)}
+    without = logits(packed_model(tmp_path / "without", quantization, tensors))
+    assert torch.equal(logits(packed_model(tmp_path / "with", quantization, tensors | bias)), without)
+    bias["model.layers.0.self_attn.o_proj.bias"][3] = 0.5
+    with pytest.raises(InputError, match=r"unexpected: model\.layers\.0\.self_attn\.o_proj\.bias"):
+        plan(packed_model(tmp_path / "biased", quantization, tensors | bias))
+
+
+@pytest.mark.parametrize("form", ["fp8 of vllm", "gptq", "awq", "pack-quantized"])
+def test_a_quantised_model_can_be_saved_as_floats(tmp_path, form):
+    quantization, spec = FORMS[form]
+    tensors = packed_tensors(spec)
+    model = penjing.load(packed_model(tmp_path / "m", quantization, tensors))
+    unpack_module(model.module)
+    model.save(tmp_path / "floats")
+    saved = json.loads((tmp_path / "floats" / "config.json").read_text(encoding="utf-8"))
+    found = load_file(tmp_path / "floats" / "model.safetensors")
+    assert "quantization_config" not in saved
+    for name, tensor in unpacked_tensors(spec, tensors).items():
+        assert torch.equal(found[name], tensor)
+
+
+def test_a_quantised_model_is_not_shrunk_again(tmp_path):
+    quantization, spec = FORMS["gptq"]
+    with pytest.raises(InputError, match="quantised already; shrink its 16-bit original instead"):
+        matrix_shapes(plan(packed_model(tmp_path / "m", quantization, packed_tensors(spec))))

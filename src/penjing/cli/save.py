@@ -34,7 +34,8 @@ def save(
     threads: ThreadsOption = None,
 ) -> None:
     """Write a model in another form. Without --dtype, weights are stored as they are: packed ones stay
-    packed, which only penjing opens, and those from GGUF blocks become float32, which loses nothing."""
+    packed as they came (penjing's own are opened by penjing only), and those from GGUF blocks become
+    float32, which loses nothing."""
     with session(json, debug, threads) as this:
         _check_form(form)
         existing_path(model)

@@ -57,7 +57,8 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     quantization = read_quantization(
         hf_config, source, _matrices(config), {name: checkpoint.tensors[names[name]] for name in names}
     )
-    names = {name: stored for name, stored in names.items() if name not in quantization.left_out}
+    left_out = quantization.left_out | _zero_biases(checkpoint, names, config, quantization.packed)
+    names = {name: stored for name, stored in names.items() if name not in left_out}
     expected = _expected_tensors(config, quantization.packed, source)
     sources, dropped = _match(checkpoint, names, expected)
     hf_config = dict(hf_config) | {"tie_word_embeddings": config.tie_word_embeddings}
@@ -179,6 +180,14 @@ def _match(
 def _derived(name: str) -> bool:
     """Old Llama files also hold the rotary frequencies, which follow from the config."""
     return name.endswith("rotary_emb.inv_freq")
+
+
+def _zero_biases(
+    checkpoint: Checkpoint, names: Mapping[str, str], config: ModelConfig, packed: Mapping[str, PackedSpec]
+) -> set[str]:
+    """Old GPTQ files give every matrix a bias; where the model has none, one of zeros has no effect."""
+    extra = {f"{module}.bias" for module in packed} & (names.keys() - tensor_shapes(config).keys())
+    return {name for name in extra if not checkpoint.read(names[name]).any()}
 
 
 def _mismatch(info: TensorInfo, shape: tuple[int, ...], dtype: str | None) -> str | None:
