@@ -34,17 +34,19 @@ ALIGNED = QWEN3 | {
 
 
 @pytest.mark.parametrize("block", [(128, 128), (64, 32)])
-def test_an_fp8_model_computes_what_transformers_does_after_unpacking_it(tmp_path, block):
+def test_transformers_opens_a_saved_fp8_model_and_computes_the_same(tmp_path, block):
     config = ALIGNED | {"dtype": "float32"}
     tensors = packed_tensors(ScaledSpec("float8_e4m3fn", block, "weight_scale_inv"), config)
     quantization = FP8 | {"weight_block_size": list(block)}
     folder = packed_model(tmp_path / "m", quantization, tensors, config)
+    model = penjing.load(folder)
+    model.save(tmp_path / "saved")
     reference = AutoModelForCausalLM.from_pretrained(
-        folder,
+        tmp_path / "saved",
         quantization_config=FineGrainedFP8Config(dequantize=True, weight_block_size=block),
         dtype=torch.float32,
     )
     ids, positions = prompt()
     with torch.no_grad():
         expected = reference(ids).logits
-    assert (penjing.load(folder).module(ids, positions) - expected).abs().max() < 1e-4
+    assert (model.module(ids, positions) - expected).abs().max() < 1e-4
