@@ -157,8 +157,8 @@ def test_too_little_memory_is_said_before_anything_is_read(tmp_path, monkeypatch
 
 
 def test_weights_quantised_by_another_tool_are_refused_by_its_name(tmp_path):
-    config = CONFIG | {"quantization_config": {"quant_method": "gptq", "bits": 4}}
-    with pytest.raises(UnsupportedError, match="'gptq'"):
+    config = CONFIG | {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+    with pytest.raises(UnsupportedError, match="'bitsandbytes' cannot be opened; use the 16-bit original"):
         plan(hf_model(tmp_path / "m", config, random_tensors()))
 
 

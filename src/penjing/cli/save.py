@@ -35,8 +35,9 @@ def save(
     threads: ThreadsOption = None,
 ) -> None:
     """Write a model in another form. Without --dtype, weights are stored as they are: in a folder packed ones
-    stay packed, which only penjing opens, and those from GGUF blocks become float32, which loses nothing. In
-    a GGUF file packed weights are unpacked, and vectors are always float32."""
+    stay packed as they came (penjing's own are opened by penjing only), and those from GGUF blocks become
+    float32, which loses nothing. In a GGUF file packed weights are unpacked, and vectors are always
+    float32."""
     with session(json, debug, threads) as this:
         _check_form(form)
         existing_path(model)

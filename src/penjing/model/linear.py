@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from penjing.packed.parts import PackedSpec
 from penjing.packed.schemes import PackedTensor, packed_tensor
-from penjing.packed.specs import PackedSpec
 
 
 class PackedMatrix(nn.Module):
@@ -19,14 +19,13 @@ class PackedMatrix(nn.Module):
         super().__init__()
         self.spec: PackedSpec = packed.spec
         self.shape = packed.shape
-        self.part_names = tuple(packed.parts)
-        for name, part in packed.parts.items():
-            self.register_buffer(name, part)
+        # Not by register_buffer: a part may be called "weight", as the property below is.
+        self._buffers.update(packed.parts)
         self._float: torch.Tensor | None = None
 
     @property
     def packed(self) -> PackedTensor:
-        return packed_tensor(self.spec, self.shape, {name: getattr(self, name) for name in self.part_names})
+        return packed_tensor(self.spec, self.shape, dict(self.named_buffers()))
 
     @property
     def weight(self) -> torch.Tensor:

@@ -22,26 +22,36 @@ def load_decoder(plan: LoadPlan, progress: Progress | None = None) -> Decoder:
     Raises `InputError` if a weight isn't finite.
     """
     module = build_skeleton(plan.config)
-    for name in plan.packed:
-        pack_module(module, name, _read_packed(plan, module, name))
-    floats = [stored for stored in plan.stored if not plan.is_packed_part(stored.native[0])]
-    for done, stored in enumerate(floats):
-        for name, weight in zip(stored.native, _read_floats(plan, stored), strict=True):
-            _assign(module, name, weight)
+    parts: dict[str, dict[str, torch.Tensor]] = {name: {} for name in plan.packed}
+    for done, stored in enumerate(plan.stored):
+        is_packed = plan.is_packed_part(stored.native[0])
+        tensors = _read_parts(plan, stored) if is_packed else _read_floats(plan, stored)
+        for name, tensor in zip(stored.native, tensors, strict=True):
+            owner, _, leaf = name.rpartition(".")
+            if is_packed:
+                parts[owner][leaf] = tensor
+            else:
+                setattr(module.get_submodule(owner), leaf, nn.Parameter(tensor, requires_grad=False))
         plan.checkpoint.release(stored.name)
         if progress:
-            progress(done + 1, len(floats))
+            progress(done + 1, len(plan.stored))
+    for name, found in parts.items():
+        pack_module(module, name, _packed(plan, module, name, found))
     return module.eval().requires_grad_(False)
 
 
-def _read_packed(plan: LoadPlan, module: nn.Module, name: str) -> PackedTensor:
+def _packed(plan: LoadPlan, module: nn.Module, name: str, parts: dict[str, torch.Tensor]) -> PackedTensor:
     rows, columns = weight_of(module, name).shape
-    spec = plan.packed[name]
-    parts = {
-        part: plan.checkpoint.read(plan.sources[f"{name}.{part}"]).clone()
-        for part in spec.part_shapes(rows, columns)
-    }
-    return packed_tensor(spec, (rows, columns), parts)
+    packed = packed_tensor(plan.packed[name], (rows, columns), parts)
+    packed.check_values(f"{plan.checkpoint.path}: {name}")
+    return packed
+
+
+def _read_parts(plan: LoadPlan, stored: Stored) -> list[torch.Tensor]:
+    """Parts of packed matrices, as they are stored, in memory of their own."""
+    tensor = plan.checkpoint.read(stored.name)
+    parts = stored.layout.split(tensor, stored.shapes)
+    return [part.clone(memory_format=torch.contiguous_format) for part in parts]
 
 
 def _read_floats(plan: LoadPlan, stored: Stored) -> list[torch.Tensor]:
@@ -58,8 +68,3 @@ def _read_floats(plan: LoadPlan, stored: Stored) -> list[torch.Tensor]:
     if not all(weight.sum().isfinite() or weight.isfinite().all() for weight in weights):
         raise InputError(f"{plan.checkpoint.path}: {stored.name} holds values that are not finite")
     return weights
-
-
-def _assign(module: nn.Module, name: str, tensor: torch.Tensor) -> None:
-    owner, _, leaf = name.rpartition(".")
-    setattr(module.get_submodule(owner), leaf, nn.Parameter(tensor, requires_grad=False))

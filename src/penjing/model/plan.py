@@ -16,9 +16,9 @@ from penjing.model.families.registry import family_of_gguf, family_of_model_type
 from penjing.model.foreign import ForeignConfig
 from penjing.model.gguf_names import ROPE_FACTORS, gguf_rules, rope_with_factors
 from penjing.model.names import Rule, Stored, apply_rules
-from penjing.model.quantization import FORMAT_KEY, read_quantization
+from penjing.model.quantization import FORMAT_KEY, is_own_format, read_quantization
 from penjing.model.shapes import Shape, tensor_shapes
-from penjing.packed.specs import PackedSpec
+from penjing.packed.parts import PackedSpec
 
 HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
 
@@ -62,17 +62,27 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     config = family.read(foreign)
     _check_config(config, checkpoint)
     notices = [f"config key {key} has no effect here" for key in foreign.finish()]
-    packed = read_quantization(hf_config, source)
-    rules = _rules(checkpoint, family, config, is_packed=bool(packed))
+    rules = _rules(checkpoint, family, config, hf_config)
     head, embedding = _ends(config, rules)
     config, tie_notices = _settle_tie(checkpoint, config, head, embedding)
-    shapes, dtypes = _expected_tensors(config, packed, source)
+    matrices = _matrices(config)
+    known_as = _names_in_module(checkpoint, rules, matrices)
+    tensors = {native: checkpoint.tensors[name] for native, name in known_as.items()}
+    quantization = read_quantization(hf_config, source, matrices, tensors)
+    shapes, dtypes = _expected_tensors(config, quantization.packed, source)
     stored = _without_prefix(checkpoint, apply_rules(rules, shapes))
-    passed_over = {head} if config.tie_word_embeddings else set()
+    unused = quantization.left_out | _zero_biases(checkpoint, known_as, config, quantization.packed)
+    passed_over = {known_as[name] for name in unused} | ({head} if config.tie_word_embeddings else set())
     dropped = _match(checkpoint, family, stored, dtypes, passed_over)
     hf_config = dict(hf_config) | {"tie_word_embeddings": config.tie_word_embeddings}
-    notices = (*checkpoint.notices, *notices, *tie_notices, *dropped)
-    return LoadPlan(checkpoint, family, config, hf_config, tuple(stored), packed, notices)
+    notices = (*checkpoint.notices, *notices, *tie_notices, *quantization.notices, *dropped)
+    return LoadPlan(checkpoint, family, config, hf_config, tuple(stored), quantization.packed, notices)
+
+
+def _matrices(config: ModelConfig) -> dict[str, tuple[int, int]]:
+    """Every module with a matrix, and its rows and columns."""
+    shapes = tensor_shapes(config).items()
+    return {name.removesuffix(".weight"): (shape[0], shape[1]) for name, shape in shapes if len(shape) == 2}
 
 
 def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
@@ -100,13 +110,31 @@ def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     return family, hf_config
 
 
-def _rules(checkpoint: Checkpoint, family: Family, config: ModelConfig, is_packed: bool) -> tuple[Rule, ...]:
+def _rules(
+    checkpoint: Checkpoint, family: Family, config: ModelConfig, hf_config: Mapping[str, Any]
+) -> tuple[Rule, ...]:
     """How the checkpoint names and stores the module's tensors; what penjing packed has the module's
     names."""
     if checkpoint.kind == "gguf":
         assert family.gguf
         return (*family.gguf.rules(config), *gguf_rules(config))
-    return () if is_packed else tuple(family.rules(config))
+    return () if is_own_format(hf_config) else tuple(family.rules(config))
+
+
+def _names_in_module(
+    checkpoint: Checkpoint, rules: tuple[Rule, ...], matrices: Mapping[str, tuple[int, int]]
+) -> dict[str, str]:
+    """What the module would call the tensors of the file, whatever parts of a matrix they are."""
+    if checkpoint.kind == "gguf":
+        return {}
+    leaves = sorted({name.rpartition(".")[2] for name in checkpoint.tensors})
+    possible = {f"{module}.{leaf}": () for module in matrices for leaf in leaves}
+    found = {
+        stored.native[0]: stored.name
+        for stored in apply_rules(rules, possible)
+        if len(stored.native) == 1 and stored.name in checkpoint.tensors
+    }
+    return found | {name: name for name in checkpoint.tensors.keys() - set(found.values())}
 
 
 def _check_config(config: ModelConfig, checkpoint: Checkpoint) -> None:
@@ -205,6 +233,14 @@ def _match(
 def _is_derived(name: str, family: Family) -> bool:
     """What is stored but follows from the config."""
     return any(re.fullmatch(pattern, name) for pattern in family.derived)
+
+
+def _zero_biases(
+    checkpoint: Checkpoint, names: Mapping[str, str], config: ModelConfig, packed: Mapping[str, PackedSpec]
+) -> set[str]:
+    """Old GPTQ files give every matrix a bias; where the model has none, one of zeros has no effect."""
+    extra = {f"{module}.bias" for module in packed} & (names.keys() - tensor_shapes(config).keys())
+    return {name for name in extra if not checkpoint.read(names[name]).any()}
 
 
 def _mismatch(info: TensorInfo, shape: tuple[int, ...], dtype: str | None) -> str | None:

@@ -17,6 +17,7 @@ from penjing.model.names import apply_rules
 from penjing.model.plan import LoadPlan
 from penjing.model.quantization import FORMAT_KEY, write_quantization
 from penjing.model.shapes import tensor_shapes
+from penjing.packed.specs import OwnSpec
 
 SHARD_BYTES = 5_000_000_000
 _SLACK = 64_000_000  # tokenizer, configs and report
@@ -80,12 +81,12 @@ def _config(
     packed = {name: m.spec for name, m in module.named_modules() if isinstance(m, PackedMatrix)}
     config["dtype"] = str(_common(module, dtypes)).removeprefix("torch.")
     if packed:
-        config[FORMAT_KEY] = write_quantization(packed)
+        config[FORMAT_KEY] = write_quantization(packed, hf_config.get(FORMAT_KEY))
     return config
 
 
 def _common(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
-    """The dtype of most floats that are stored: what transformers is told to compute in."""
+    """The dtype of most float tensors: what transformers is told to compute in."""
     values = [dtypes[name] for name, _ in module.named_parameters()]
     return max(dict.fromkeys(values), key=values.count)
 
@@ -93,21 +94,21 @@ def _common(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
 def _stored(
     module: Decoder, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors as the family stores them; a packed model, which only penjing opens, under its own
-    names."""
-    state = module.state_dict()
-    is_packed = any(isinstance(child, PackedMatrix) for child in module.modules())
+    """The tensors as the family stores them; what penjing packed, and only penjing opens, under the module's
+    own names."""
+    state, floats = module.state_dict(), {name for name, _ in module.named_parameters()}
+    packed = [child for child in module.modules() if isinstance(child, PackedMatrix)]
     family = family_of_model_type(hf_config["model_type"], "the model")
-    rules = () if is_packed else family.rules(module.config)
+    is_own = any(isinstance(child.spec, OwnSpec) for child in packed)
+    rules = () if is_own else family.rules(module.config)
     for stored in apply_rules(rules, {name: tuple(tensor.shape) for name, tensor in state.items()}):
-        tensors = [_cast(name, state[name], dtypes) for name in stored.native]
+        tensors = [_cast(n, state[n], dtypes) if n in floats else state[n] for n in stored.native]
         yield stored.name, stored.layout.join(tensors)
 
 
 def _cast(name: str, tensor: torch.Tensor, dtypes: Mapping[str, torch.dtype]) -> torch.Tensor:
-    if name in dtypes:
-        tensor = tensor.to(dtypes[name])
-        _require_finite(name, tensor)
+    tensor = tensor.to(dtypes[name])
+    _require_finite(name, tensor)
     return tensor
 
 

@@ -13,9 +13,7 @@ def least_bytes(plan: LoadPlan) -> int:
     """Bytes of the smallest model that can be built from a checkpoint; one that is packed already is an
     `InputError`."""
     if plan.packed:
-        raise InputError(
-            f"{plan.checkpoint.path} is a shrunk model already; shrink its original to another size instead"
-        )
+        raise InputError(f"{plan.checkpoint.path} is quantised already; shrink its 16-bit original instead")
     matrices = matrix_shapes(plan.config)
     fixed = (e.nbytes for e in plan_ledger(plan).entries if e.name.removesuffix(".weight") not in matrices)
     return sum(fixed) + sum(least_matrix_bytes(*shape) for shape in matrices.values())

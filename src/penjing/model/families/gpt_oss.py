@@ -54,7 +54,20 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     def of_experts(*leaves: str) -> tuple[str, ...]:
         return tuple(f"{mlp}.experts.{{e}}.{leaf}" for leaf in leaves)
 
+    in_mxfp4 = [
+        rule
+        for part in ("blocks", "scales")
+        for rule in (
+            Rule(
+                f"{mlp}.experts.gate_up_proj_{part}",
+                of_experts(f"gate_proj.{part}", f"up_proj.{part}"),
+                Stacked(stack, gate_and_up),
+            ),
+            Rule(f"{mlp}.experts.down_proj_{part}", of_experts(f"down_proj.{part}"), Stacked(stack)),
+        )
+    ]
     return [
+        *in_mxfp4,
         rename(f"{mlp}.router.weight", f"{mlp}.gate.weight"),
         rename(f"{mlp}.router.bias", f"{mlp}.gate.bias"),
         Rule(
