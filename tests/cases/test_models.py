@@ -140,11 +140,12 @@ def test_a_gguf_file_holds_the_same_model_bit_for_bit(tmp_path):
     assert from_file.config == from_folder.config
 
 
-def test_a_gguf_file_of_experts_is_refused_though_its_architecture_is_known(tmp_path):
+def test_a_gguf_file_that_claims_experts_and_has_none_is_refused(tmp_path):
     file = gguf_model(tmp_path / "m.gguf", random_tensors(dtype=torch.float32))
     checkpoint = open_checkpoint(file)
     checkpoint.config["llama.expert_count"] = 8
-    with pytest.raises(UnsupportedError, match="expert_count"):
+    checkpoint.config["llama.expert_used_count"] = 2
+    with pytest.raises(InputError, match=r"missing: .*ffn_gate_exps"):
         plan_load(checkpoint)
 
 

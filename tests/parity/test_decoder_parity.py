@@ -4,28 +4,11 @@ import json
 
 import pytest
 import torch
-from tests.parity.twins import TWINS
 from transformers import AutoModelForCausalLM
 
-from penjing.formats.open import open_checkpoint
 from penjing.model.cache import StaticCache
-from penjing.model.loading import load_decoder
-from penjing.model.plan import plan_load
 from penjing.model.saving import save_folder
 from penjing.model.shapes import tensor_shapes
-
-
-@pytest.fixture(scope="module", params=TWINS, ids=lambda name: name.replace(" ", "-"))
-def twin(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("twin")
-    with torch.random.fork_rng():
-        torch.manual_seed(5)
-        reference = AutoModelForCausalLM.from_config(TWINS[request.param]).eval()
-        for name, parameter in reference.named_parameters():
-            if "norm" in name or "bias" in name:
-                torch.nn.init.normal_(parameter, mean=float("norm" in name), std=0.2)
-    reference.save_pretrained(folder)
-    return reference, load_decoder(plan_load(open_checkpoint(folder)))
 
 
 def prompt(length=40, rows=2):

@@ -129,7 +129,16 @@ TWINS: dict[str, PretrainedConfig] = {
         sliding_window=8,
     ),
     "gemma2 no caps": Gemma2Config(
-        **TINY, head_dim=16, attn_logit_softcapping=None, final_logit_softcapping=None, sliding_window=8
+        **TINY,
+        head_dim=16,
+        query_pre_attn_scalar=16,
+        attn_logit_softcapping=None,
+        final_logit_softcapping=None,
+        sliding_window=8,
+    ),
+    "gemma2 as published": Gemma2Config(**TINY, head_dim=32, query_pre_attn_scalar=32, sliding_window=8),
+    "gemma3 as published": Gemma3TextConfig(
+        **TINY | {"num_hidden_layers": 6}, head_dim=32, query_pre_attn_scalar=32, sliding_window=8
     ),
     "gemma3": Gemma3TextConfig(
         **TINY | {"num_hidden_layers": 7},

@@ -53,6 +53,16 @@ def yarn_magnitude(factor: float, weight: float = 1.0) -> float:
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
 
+def longrope_magnitude(rope: RopeConfig, context: int) -> float:
+    """By how much LongRoPE (arXiv 2402.13753) scales cosine and sine."""
+    if rope.attention_factor is not None:
+        return rope.attention_factor
+    trained = rope.original_max_position_embeddings
+    assert trained is not None  # this type needs it
+    factor = context / trained if rope.factor is None else rope.factor
+    return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
+
+
 @dataclass(frozen=True)
 class LatentConfig:
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values of all heads are made from

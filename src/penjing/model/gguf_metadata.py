@@ -7,7 +7,14 @@ nothing is lost on the way.
 from typing import Any
 
 from penjing.errors import UnsupportedError
-from penjing.model.config import ExpertsConfig, LatentConfig, ModelConfig, RopeConfig
+from penjing.model.config import (
+    ExpertsConfig,
+    LatentConfig,
+    ModelConfig,
+    RopeConfig,
+    longrope_magnitude,
+    yarn_magnitude,
+)
 
 
 def architecture_metadata(config: ModelConfig) -> dict[str, Any]:
@@ -27,7 +34,7 @@ def architecture_metadata(config: ModelConfig) -> dict[str, Any]:
     else:
         keys |= _latent(config.latent)
     if config.positions == "rotary":
-        keys |= {"rope.dimension_count": config.rotated} | _rope(config.rope)
+        keys |= {"rope.dimension_count": config.rotated} | _rope(config)
     keys |= _optional("attention.sliding_window", _window(config))
     keys |= _optional("attn_logit_softcapping", config.attention_softcap)
     keys |= _optional("final_logit_softcapping", config.logit_softcap)
@@ -58,14 +65,18 @@ def is_division(rope: RopeConfig) -> bool:
     return rope.rope_type == "llama3"
 
 
-def _rope(rope: RopeConfig) -> dict[str, Any]:
+def _rope(config: ModelConfig) -> dict[str, Any]:
+    rope = config.rope
     keys: dict[str, Any] = {"rope.freq_base": rope.rope_theta}
     if rope.rope_type == "default" or is_division(rope):
         return keys
+    if rope.rope_type == "longrope":  # the factors are tensors
+        return keys | {
+            "rope.scaling.original_context_length": rope.original_max_position_embeddings,
+            "rope.scaling.attn_factor": longrope_magnitude(rope, config.max_position_embeddings),
+        }
     if rope.rope_type not in ("linear", "yarn"):
         raise UnsupportedError(f"rope type {rope.rope_type!r} can't be saved as GGUF yet; use --as hf")
-    if rope.mscale is not None or rope.mscale_all_dim is not None or not rope.truncate:
-        raise UnsupportedError("a GGUF file can't hold the rope settings mscale and truncate; use --as hf")
     keys |= {"rope.scaling.type": rope.rope_type, "rope.scaling.factor": rope.factor}
     if rope.rope_type == "yarn":
         keys |= {
@@ -73,7 +84,8 @@ def _rope(rope: RopeConfig) -> dict[str, Any]:
             "rope.scaling.yarn_beta_fast": rope.beta_fast,
             "rope.scaling.yarn_beta_slow": rope.beta_slow,
         }
-        keys |= _optional("rope.scaling.attn_factor", rope.attention_factor)
+        if rope.attention_factor is not None and rope.factor is not None:  # in units of the usual one
+            keys["rope.scaling.attn_factor"] = rope.attention_factor / yarn_magnitude(rope.factor)
     return keys
 
 

@@ -14,7 +14,8 @@ from penjing.model.config import ModelConfig
 from penjing.model.families.family import Family
 from penjing.model.families.registry import family_of_gguf, family_of_model_type
 from penjing.model.foreign import ForeignConfig
-from penjing.model.gguf_names import ROPE_FACTORS, gguf_rules, rope_with_factors
+from penjing.model.gguf_names import gguf_rules
+from penjing.model.gguf_rope import ROPE_TENSORS, rope_from_tensors
 from penjing.model.names import Rule, Stored, apply_rules
 from penjing.model.quantization import FORMAT_KEY, is_own_format, read_quantization
 from penjing.model.shapes import Shape, tensor_shapes
@@ -56,7 +57,7 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     Raises `UnsupportedError` for an unknown architecture or setting, `InputError` for missing, unexpected or
     mis-shaped tensors, each listed.
     """
-    family, hf_config = _identify(checkpoint)
+    family, hf_config = identify(checkpoint)
     source = str(checkpoint.path)
     foreign = ForeignConfig(hf_config, source)
     config = family.read(foreign)
@@ -85,25 +86,26 @@ def _matrices(config: ModelConfig) -> dict[str, tuple[int, int]]:
     return {name.removesuffix(".weight"): (shape[0], shape[1]) for name, shape in shapes if len(shape) == 2}
 
 
-def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
+def identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
+    """The family, and the config as Hugging Face writes it."""
     source = str(checkpoint.path)
     if checkpoint.kind == "hf":
         return family_of_model_type(checkpoint.config.get("model_type"), source), dict(checkpoint.config)
     metadata = checkpoint.config
-    arch = metadata.get("general.architecture")
-    family = family_of_gguf(arch, source)
+    family = family_of_gguf(metadata, checkpoint.tensors.keys(), source)
     assert family.gguf
+    arch = metadata["general.architecture"]
     own = {k.removeprefix(f"{arch}."): v for k, v in metadata.items() if k.startswith(f"{arch}.")}
     tokens = metadata.get("tokenizer.ggml.tokens")
     own.setdefault("vocab_size", len(tokens) if isinstance(tokens, (list, tuple)) else None)
     foreign = ForeignConfig(own, source)
     hf_config = {"architectures": [family.architecture], "model_type": family.model_types[0]}
     hf_config |= family.gguf.config(foreign)
+    hf_config |= {key: tensor in checkpoint.tensors for key, tensor in family.gguf.flags}
+    rope = rope_from_tensors(checkpoint, hf_config, foreign)
+    hf_config |= {} if rope is None else {"rope_parameters": rope}
     ignored = foreign.finish()
     hf_config |= {f"gguf.{arch}.{key}": own[key] for key in ignored}  # listed among the keys without effect
-    if ROPE_FACTORS in checkpoint.tensors:
-        factors, context = checkpoint.read(ROPE_FACTORS), hf_config["max_position_embeddings"]
-        hf_config["rope_parameters"] = rope_with_factors(hf_config["rope_parameters"], factors, context)
     for key in ("bos", "eos"):
         if f"tokenizer.ggml.{key}_token_id" in metadata:
             hf_config[f"{key}_token_id"] = metadata[f"tokenizer.ggml.{key}_token_id"]
@@ -215,7 +217,7 @@ def _match(
 ) -> list[str]:
     """Hold the file against what is expected of it; returns what is passed over."""
     names = checkpoint.tensors
-    expected = {s.name for s in stored} | passed_over | {ROPE_FACTORS}
+    expected = {s.name for s in stored} | passed_over | set(ROPE_TENSORS)
     missing = [s.name for s in stored if s.name not in names]
     extra = [name for name in names if name not in expected and not _is_derived(name, family)]
     empty = [name for name in extra if 0 in names[name].shape]

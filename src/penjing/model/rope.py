@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from penjing.model.config import ModelConfig, RopeConfig, yarn_magnitude
+from penjing.model.config import ModelConfig, RopeConfig, longrope_magnitude, yarn_magnitude
 
 Tables = tuple[torch.Tensor, torch.Tensor]
 
@@ -139,10 +139,7 @@ def _longrope(rotation: Rotation, length: int) -> tuple[torch.Tensor, float]:
     trained = _need(rope, "original_max_position_embeddings")
     name = "long_factor" if length > trained else "short_factor"
     factors = getattr(rope, name)
-    factor = rope.factor if rope.factor is not None else rotation.max_positions / trained
-    magnitude = rope.attention_factor
-    if magnitude is None:
-        magnitude = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
+    magnitude = longrope_magnitude(rope, rotation.max_positions)
     return _base(rotation) / torch.tensor(factors, dtype=torch.float32), magnitude
 
 

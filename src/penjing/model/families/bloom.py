@@ -2,10 +2,12 @@
 and values kept together head by head."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_layers
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import fused_qkv_rules, gguf_classic_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import RowsByGroup
 from penjing.model.names import Rule, rename
@@ -71,4 +73,21 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     return found
 
 
-FAMILY = Family(("bloom",), "BloomForCausalLM", read, rules)
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    shape = gguf_classic_shape(metadata)
+    return {
+        "vocab_size": shape["vocab_size"],
+        "hidden_size": shape["hidden_size"],
+        "n_layer": shape["num_hidden_layers"],
+        "n_head": shape["num_attention_heads"],
+        "seq_length": shape["max_position_embeddings"],
+        "layer_norm_epsilon": shape["norm_eps"],
+    }
+
+
+def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
+    return fused_qkv_rules(biases=True)
+
+
+GGUF = GGUFForm(("bloom",), gguf_config, gguf_rules)
+FAMILY = Family(("bloom",), "BloomForCausalLM", read, rules, gguf=GGUF)

@@ -5,7 +5,8 @@ from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_activation, read_shape
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_shape, shifted_norm_rules
 from penjing.model.foreign import ForeignConfig
 
 
@@ -32,4 +33,10 @@ def read_gemma_shape(config: ForeignConfig) -> dict[str, Any]:
     }
 
 
-FAMILY = Family(("gemma",), "GemmaForCausalLM", read)
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    return gguf_shape(metadata) | {"hidden_act": "gelu_pytorch_tanh"}
+
+
+FAMILY = Family(
+    ("gemma",), "GemmaForCausalLM", read, gguf=GGUFForm(("gemma",), gguf_config, shifted_norm_rules)
+)

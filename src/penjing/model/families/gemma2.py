@@ -4,10 +4,12 @@ layer."""
 from collections.abc import Sequence
 from typing import Any
 
+from penjing.errors import UnsupportedError
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_windows
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
 from penjing.model.families.gemma import read_gemma_shape
+from penjing.model.families.gguf_common import gguf_shape, shifted_norm_rules, shortest
 from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule, rename
 
@@ -55,4 +57,37 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     ]
 
 
-FAMILY = Family(("gemma2",), "Gemma2ForCausalLM", read, rules)
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    caps = {
+        key: shortest(metadata.number(key))
+        for key in ("attn_logit_softcapping", "final_logit_softcapping")
+        if metadata.get(key) is not None
+    }
+    return gguf_sandwich(metadata, layers_of_27b=46) | {
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+        **caps,
+    }
+
+
+def gguf_sandwich(metadata: ForeignConfig, layers_of_27b: int) -> dict[str, Any]:
+    """What Gemma 2 and 3 share. The scale of scores isn't in the file: it follows from the size of the model,
+    as llama.cpp has it."""
+    shape = gguf_shape(metadata)
+    is_27b = shape["num_hidden_layers"] == layers_of_27b
+    scalar = shape["hidden_size"] / shape["num_attention_heads"] if is_27b else shape["head_dim"]
+    return shape | {
+        "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": scalar,
+        "sliding_window": metadata.integer("attention.sliding_window"),
+    }
+
+
+def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
+    if config.attention_softcap is None or config.logit_softcap is None:
+        raise UnsupportedError("llama.cpp can't do without the soft caps of a Gemma 2; use --as hf")
+    return {}
+
+
+GGUF = GGUFForm(("gemma2",), gguf_config, shifted_norm_rules, gguf_metadata)
+FAMILY = Family(("gemma2",), "Gemma2ForCausalLM", read, rules, gguf=GGUF)

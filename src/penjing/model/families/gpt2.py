@@ -1,10 +1,12 @@
 """GPT-2: learned positions, layer norms, biases everywhere, and matrices stored as (inputs, outputs)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_activation, read_layers
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import fused_qkv_rules, gguf_classic_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import Layout, Rows, Transposed
 from penjing.model.names import Rule, rename
@@ -66,6 +68,28 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     return found
 
 
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    shape = gguf_classic_shape(metadata)
+    return {
+        "vocab_size": shape["vocab_size"],
+        "n_embd": shape["hidden_size"],
+        "n_inner": shape["intermediate_size"],
+        "n_layer": shape["num_hidden_layers"],
+        "n_head": shape["num_attention_heads"],
+        "n_positions": shape["max_position_embeddings"],
+        "layer_norm_epsilon": shape["norm_eps"],
+    }
+
+
+def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
+    return fused_qkv_rules(biases=True)
+
+
 FAMILY = Family(
-    ("gpt2",), "GPT2LMHeadModel", read, rules, derived=(r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias",)
+    ("gpt2",),
+    "GPT2LMHeadModel",
+    read,
+    rules,
+    derived=(r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias",),
+    gguf=GGUFForm(("gpt2",), gguf_config, gguf_rules),
 )

@@ -2,10 +2,13 @@
 kept together head by head."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from penjing.errors import UnsupportedError
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_activation, read_layers
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import fused_qkv_rules, gguf_classic_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import RowsByGroup
 from penjing.model.names import Rule, rename
@@ -68,10 +71,38 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     return found
 
 
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    shape = gguf_classic_shape(metadata)
+    head_dim = shape["hidden_size"] // shape["num_attention_heads"]
+    return shape | {
+        "layer_norm_eps": shape.pop("norm_eps"),
+        "rotary_pct": metadata.integer("rope.dimension_count") / head_dim,
+        "rotary_emb_base": metadata.number("rope.freq_base", 10_000.0),
+        "use_parallel_residual": metadata.flag("use_parallel_residual", True),
+    }
+
+
+def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
+    return fused_qkv_rules(biases=True)
+
+
+def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
+    if not config.qkv_bias:
+        raise UnsupportedError("llama.cpp wants biases in a GPT-NeoX; use --as hf")
+    return {"use_parallel_residual": config.parallel is not None}
+
+
 FAMILY = Family(
     ("gpt_neox",),
     "GPTNeoXForCausalLM",
     read,
     rules,
     derived=(r".*\.attention\.((masked_)?bias|rotary_emb\.inv_freq)",),
+    gguf=GGUFForm(
+        ("gptneox",),
+        gguf_config,
+        gguf_rules,
+        gguf_metadata,
+        flags=(("attention_bias", "blk.0.attn_qkv.bias"),),
+    ),
 )

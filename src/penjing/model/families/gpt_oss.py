@@ -2,12 +2,14 @@
 stacks."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from penjing.errors import UnsupportedError
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_experts, read_shape
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
 from penjing.model.families.gemma2 import read_alternating
+from penjing.model.families.gguf_common import gguf_experts, gguf_shape, second_norm_rule
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import RowsByGroup, Stacked, Transposed
 from penjing.model.names import Rule, rename
@@ -85,4 +87,17 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     ]
 
 
-FAMILY = Family(("gpt_oss",), "GptOssForCausalLM", read, rules)
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    shape = gguf_shape(metadata, experts=True)
+    shape["rope_parameters"]["truncate"] = False
+    experts = gguf_experts(metadata, "num_local_experts")
+    shape["intermediate_size"] = experts.pop("moe_intermediate_size")
+    return shape | experts | {"sliding_window": metadata.integer("attention.sliding_window")}
+
+
+def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
+    return [second_norm_rule()]
+
+
+GGUF = GGUFForm(("gpt-oss",), gguf_config, gguf_rules)
+FAMILY = Family(("gpt_oss",), "GptOssForCausalLM", read, rules, gguf=GGUF)

@@ -1,10 +1,13 @@
 """Mixtral: Mistral with a mixture of experts in every layer."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_experts, read_shape, read_windows
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_experts, gguf_shape
+from penjing.model.families.llama import gguf_rules
 from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule, rename
 
@@ -33,4 +36,17 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     ]
 
 
-FAMILY = Family(("mixtral",), "MixtralForCausalLM", read, rules)
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    shape = gguf_shape(metadata, experts=True)
+    experts = gguf_experts(metadata, "num_local_experts")
+    shape["intermediate_size"] = experts.pop("moe_intermediate_size")
+    return shape | experts | {"sliding_window": None}
+
+
+def has_experts(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
+    """llama.cpp writes Mixtral under Llama's name."""
+    return bool(metadata.get("llama.expert_count"))
+
+
+GGUF = GGUFForm(("llama",), gguf_config, gguf_rules, applies=has_experts)
+FAMILY = Family(("mixtral",), "MixtralForCausalLM", read, rules, gguf=GGUF)

@@ -1,10 +1,13 @@
 """OLMo 2: norms after the sublayers only, and over all queries and all keys at once."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from penjing.errors import UnsupportedError
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule, rename
 
@@ -36,4 +39,11 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     ]
 
 
-FAMILY = Family(("olmo2",), "Olmo2ForCausalLM", read, rules)
+def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
+    if config.tie_word_embeddings:
+        raise UnsupportedError("llama.cpp wants an OLMo 2 to have a head of its own; use --as hf")
+    return {}
+
+
+GGUF = GGUFForm(("olmo2",), gguf_shape, metadata=gguf_metadata)
+FAMILY = Family(("olmo2",), "Olmo2ForCausalLM", read, rules, gguf=GGUF)

@@ -2,10 +2,12 @@
 in the last."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import fused_gate_rule, read_shape, read_windows
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import fused_gate_rules, fused_qkv_rules, gguf_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import Rows
 from penjing.model.names import Rule
@@ -30,4 +32,14 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     ]
 
 
-FAMILY = Family(("phi3",), "Phi3ForCausalLM", read, rules)
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    window = metadata.integer("attention.sliding_window", 0, minimum=0)
+    return gguf_shape(metadata, partial=True) | {"sliding_window": window or None}
+
+
+def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
+    return [*fused_qkv_rules(), *fused_gate_rules()]
+
+
+GGUF = GGUFForm(("phi3",), gguf_config, gguf_rules)
+FAMILY = Family(("phi3",), "Phi3ForCausalLM", read, rules, gguf=GGUF)

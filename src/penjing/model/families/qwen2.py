@@ -2,8 +2,9 @@
 on."""
 
 from penjing.model.config import ModelConfig
-from penjing.model.families.common import gguf_shape, read_shape, read_windows
+from penjing.model.families.common import read_shape, read_windows
 from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_shape
 from penjing.model.foreign import ForeignConfig
 
 

@@ -1,10 +1,12 @@
 """Qwen1.5-MoE and Qwen2-MoE: Qwen2 with experts, and one that every token sees, weighed by a gate."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_experts, read_shape
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_experts, gguf_shape
 from penjing.model.families.qwen2 import read_upper_windows
 from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule, rename
@@ -44,4 +46,14 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     ]
 
 
-FAMILY = Family(("qwen2_moe",), "Qwen2MoeForCausalLM", read, rules)
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    return {
+        **gguf_shape(metadata, experts=True),
+        **gguf_experts(metadata, "num_experts"),
+        "shared_expert_intermediate_size": metadata.integer("expert_shared_feed_forward_length"),
+        "norm_topk_prob": False,
+    }
+
+
+GGUF = GGUFForm(("qwen2moe",), gguf_config)
+FAMILY = Family(("qwen2_moe",), "Qwen2MoeForCausalLM", read, rules, gguf=GGUF)

@@ -1,8 +1,11 @@
 """Qwen3-MoE: Qwen3 with experts, none of them shared."""
 
+from typing import Any
+
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_experts, read_shape, read_windows
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_experts, gguf_shape
 from penjing.model.families.qwen2_moe import read_sparse_layers
 from penjing.model.foreign import ForeignConfig
 
@@ -28,4 +31,14 @@ def read(config: ForeignConfig) -> ModelConfig:
     )
 
 
-FAMILY = Family(("qwen3_moe",), "Qwen3MoeForCausalLM", read)
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    experts = gguf_experts(metadata, "num_experts")
+    return {**gguf_shape(metadata, experts=True), **experts, "norm_topk_prob": True}
+
+
+FAMILY = Family(
+    ("qwen3_moe",),
+    "Qwen3MoeForCausalLM",
+    read,
+    gguf=GGUFForm(("qwen3moe",), gguf_config),
+)

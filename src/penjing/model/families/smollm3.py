@@ -3,7 +3,9 @@
 from penjing.errors import InputError
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape, read_windows
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_shape
+from penjing.model.families.llama import gguf_rules
 from penjing.model.foreign import ForeignConfig
 
 
@@ -32,4 +34,9 @@ def _rotary_layers(config: ForeignConfig, layers: int) -> tuple[bool, ...]:
     return tuple(bool(turned) for turned in listed)
 
 
-FAMILY = Family(("smollm3",), "SmolLM3ForCausalLM", read)
+FAMILY = Family(
+    ("smollm3",),
+    "SmolLM3ForCausalLM",
+    read,
+    gguf=GGUFForm(("smollm3",), gguf_shape, gguf_rules),
+)
