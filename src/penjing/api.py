@@ -15,10 +15,10 @@ from penjing.engine.params import SamplingParams
 from penjing.errors import InputError
 from penjing.formats.checkpoint import Checkpoint
 from penjing.formats.json_file import read_json
-from penjing.memory import require_memory
+from penjing.memory import available_memory, require_memory
 from penjing.model.decoder import Decoder
 from penjing.model.gguf_saving import save_gguf
-from penjing.model.ledger import Ledger, base_bytes, load_bytes, plan_ledger
+from penjing.model.ledger import Ledger, base_bytes, least_load_bytes, load_bytes, plan_ledger
 from penjing.model.linear import keep_float
 from penjing.model.loading import Progress, load_decoder
 from penjing.model.opening import OpenedModel, open_model
@@ -123,24 +123,34 @@ class Model:
         return save_gguf(Path(out), self.module, self.dtypes, self.hf_config["model_type"], metadata)
 
 
-def load(ref: str | Path | OpenedModel, progress: Progress | None = None) -> Model:
+def load(
+    ref: str | Path | OpenedModel, progress: Progress | None = None, hold_stored: bool | None = None
+) -> Model:
     """Open a Hugging Face folder, a GGUF file, or a folder that penjing wrote, and read its weights.
 
-    Weights are computed with in float32; packed ones stay packed. Raises `InputError` or `UnsupportedError`
-    for what can't be opened, `ResourceError` when it wouldn't fit in memory; nothing is loaded then.
+    Weights are computed with in float32; packed ones stay packed. With `hold_stored` float matrices stay in
+    the file as well, mapped, and are unpacked each time they are used, which is slower; None: where they
+    would take more than half of the free memory. Raises `InputError` or `UnsupportedError` for what can't be
+    opened, `ResourceError` when it wouldn't fit in memory; nothing is loaded then.
     """
     opened = ref if isinstance(ref, OpenedModel) else open_model(ref)
-    plan, tokenizer = opened.plan, opened.tokenizer
-    require_memory(load_bytes(plan), f"loading {opened.name}", "close other programs or use a smaller model")
+    plan, tokenizer, notices = opened.plan, opened.tokenizer, opened.notices
+    as_floats = load_bytes(plan)
+    if hold_stored is None:
+        hold_stored = as_floats > available_memory() / 2
+        if hold_stored:
+            notices += (_held_notice(opened.name, as_floats),)
+    need = least_load_bytes(plan) if hold_stored else as_floats
+    require_memory(need, f"loading {opened.name}", "close other programs or use a smaller model")
     return Model(
         name=opened.name,
-        module=load_decoder(plan, progress),
+        module=load_decoder(plan, progress, hold_stored),
         tokenizer=tokenizer,
         hf_config=plan.hf_config,
         generation_config=_generation_config(plan, tokenizer),
         dtypes=storage_dtypes(plan),
         stored=plan_ledger(plan),
-        notices=opened.notices,
+        notices=notices,
         gguf_metadata=_gguf_metadata(plan.checkpoint),
     )
 
@@ -162,6 +172,13 @@ def compare(
         )
     return measure.compare(
         first.module, second.module, first.tokenizer, texts, name=second.name, against=first.name, **options
+    )
+
+
+def _held_notice(name: str, as_floats: int) -> str:
+    return (
+        f"{name} would take {as_floats / 1e6:,.0f} MB in float32, more than half of the memory that is free,"
+        " so its weights stay in the file and are unpacked each time they are used, which is slower"
     )
 
 

@@ -88,6 +88,10 @@ class _Draft:
     def read(self, name: str) -> torch.Tensor:
         return self.written[name].read()
 
+    def read_blocks(self, name: str) -> torch.Tensor:
+        """What is written are floats."""
+        raise NotImplementedError
+
     def release(self, name: str) -> None:
         """Nothing is held."""
 

@@ -86,6 +86,20 @@ def load_bytes(plan: LoadPlan) -> int:
     )
 
 
+def least_load_bytes(plan: LoadPlan) -> int:
+    """Bytes that the loaded module needs at least: packed parts, vectors, and one matrix unpacked; the other
+    matrices stay in the file until they are used."""
+    largest, rest = 0, 0
+    for stored in plan.stored:
+        if plan.is_packed_part(stored.native[0]):
+            rest += plan.info(stored.native[0]).nbytes
+            continue
+        for shape in stored.shapes:
+            largest = max(largest, prod(shape))
+            rest += 4 * prod(shape) if len(shape) == 1 else 0
+    return rest + 4 * largest
+
+
 def base_bytes(ledger: Ledger) -> int:
     """Bytes of the original that a shrunk model is held against: as stored if it is all 16- or 32-bit floats,
     else the same model at 16 bits."""

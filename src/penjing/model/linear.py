@@ -57,6 +57,24 @@ class PackedEmbedding(PackedMatrix):
         return F.embedding(where, self.packed.dequantize(rows=unique))
 
 
+def packed_matrices(root: nn.Module) -> dict[str, PackedMatrix]:
+    """The matrices that are packed, by name; not those that are merely held as a file stores their floats."""
+    return {
+        name: child
+        for name, child in root.named_modules()
+        if isinstance(child, PackedMatrix) and not child.spec.is_float_form
+    }
+
+
+def held_matrices(root: nn.Module) -> dict[str, PackedMatrix]:
+    """The matrices that are held as a file stores their floats, by name."""
+    return {
+        name: child
+        for name, child in root.named_modules()
+        if isinstance(child, PackedMatrix) and child.spec.is_float_form
+    }
+
+
 def weight_of(root: nn.Module, name: str) -> torch.Tensor:
     """The float weight of the linear or embedding called `name` (dotted), unpacked if need be."""
     weight = root.get_submodule(name).weight

@@ -1,6 +1,7 @@
 """A model into a Hugging Face folder: transformers opens it, unless it is packed, and penjing always does."""
 
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from penjing.formats.hf_writer import write_json, write_safetensors_shards
 from penjing.model.decoder import Decoder
 from penjing.model.families.registry import family_of_model_type
 from penjing.model.ledger import FLOATS, Entry, Ledger
-from penjing.model.linear import PackedMatrix
+from penjing.model.linear import packed_matrices, weight_of
 from penjing.model.names import apply_rules
 from penjing.model.plan import LoadPlan
 from penjing.model.quantization import FORMAT_KEY, write_quantization
-from penjing.model.shapes import tensor_shapes
+from penjing.model.shapes import Shape, tensor_shapes
 from penjing.packed.specs import OwnSpec
 
 SHARD_BYTES = 5_000_000_000
@@ -36,15 +37,20 @@ def storage_dtypes(plan: LoadPlan) -> dict[str, torch.dtype]:
 def module_ledger(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Ledger:
     """The ledger of what saving `module` will write; `dtypes` says how each float tensor is stored."""
     entries = []
-    for name, parameter in module.named_parameters():
-        dtype = dtypes[name]
+    for name, shape in _float_shapes(module).items():
+        dtype, count = dtypes[name], prod(shape)
         stored = str(dtype).removeprefix("torch.")
-        entries.append(Entry(name, parameter.numel(), parameter.numel() * dtype.itemsize, stored))
-    for name, child in module.named_modules():
-        if isinstance(child, PackedMatrix):
-            rows, columns = child.shape
-            entries.append(Entry(f"{name}.weight", rows * columns, child.packed.nbytes, str(child.spec)))
+        entries.append(Entry(name, count, count * dtype.itemsize, stored))
+    for name, child in packed_matrices(module).items():
+        entries.append(Entry(f"{name}.weight", prod(child.shape), child.packed.nbytes, str(child.spec)))
     return Ledger(tuple(entries))
+
+
+def _float_shapes(module: Decoder) -> dict[str, Shape]:
+    """Everything that is saved as floats, whether it is held as such or as a file stores it."""
+    packed = packed_matrices(module)
+    shapes = tensor_shapes(module.config).items()
+    return {name: shape for name, shape in shapes if name.removesuffix(".weight") not in packed}
 
 
 def save_folder(
@@ -78,7 +84,7 @@ def _config(
     module: Decoder, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
 ) -> dict[str, Any]:
     config = {k: v for k, v in hf_config.items() if k not in (FORMAT_KEY, "torch_dtype", "dtype")}
-    packed = {name: m.spec for name, m in module.named_modules() if isinstance(m, PackedMatrix)}
+    packed = {name: child.spec for name, child in packed_matrices(module).items()}
     config["dtype"] = str(_common(module, dtypes)).removeprefix("torch.")
     if packed:
         config[FORMAT_KEY] = write_quantization(packed, hf_config.get(FORMAT_KEY))
@@ -87,7 +93,7 @@ def _config(
 
 def _common(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
     """The dtype of most float tensors: what transformers is told to compute in."""
-    values = [dtypes[name] for name, _ in module.named_parameters()]
+    values = [dtypes[name] for name in _float_shapes(module)]
     return max(dict.fromkeys(values), key=values.count)
 
 
@@ -96,18 +102,25 @@ def _stored(
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors as the family stores them; what penjing packed, and only penjing opens, under the module's
     own names."""
-    state, floats = module.state_dict(), {name for name, _ in module.named_parameters()}
-    packed = [child for child in module.modules() if isinstance(child, PackedMatrix)]
+    packed = packed_matrices(module)
+    parts = {
+        f"{name}.{part}": tensor
+        for name, child in packed.items()
+        for part, tensor in child.packed.parts.items()
+    }
     family = family_of_model_type(hf_config["model_type"], "the model")
-    is_own = any(isinstance(child.spec, OwnSpec) for child in packed)
+    is_own = any(isinstance(child.spec, OwnSpec) for child in packed.values())
     rules = () if is_own else family.rules(module.config)
-    for stored in apply_rules(rules, {name: tuple(tensor.shape) for name, tensor in state.items()}):
-        tensors = [_cast(n, state[n], dtypes) if n in floats else state[n] for n in stored.native]
+    shapes = _float_shapes(module) | {name: tuple(tensor.shape) for name, tensor in parts.items()}
+    for stored in apply_rules(rules, shapes):
+        tensors = [parts[n] if n in parts else _float(module, n, dtypes[n]) for n in stored.native]
         yield stored.name, stored.layout.join(tensors)
 
 
-def _cast(name: str, tensor: torch.Tensor, dtypes: Mapping[str, torch.dtype]) -> torch.Tensor:
-    tensor = tensor.to(dtypes[name])
+def _float(module: Decoder, name: str, dtype: torch.dtype) -> torch.Tensor:
+    owner, _, leaf = name.rpartition(".")
+    tensor = weight_of(module, owner) if leaf == "weight" else module.get_parameter(name).detach()
+    tensor = tensor.to(dtype)
     _require_finite(name, tensor)
     return tensor
 

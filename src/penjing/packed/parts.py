@@ -25,6 +25,7 @@ class PackedSpec(ABC):
     """How a matrix is laid out: plain numbers, known before anything is packed or read."""
 
     scheme: ClassVar[str]
+    is_float_form: ClassVar[bool] = False  # how a file stores floats; such a matrix is saved as floats again
 
     @abstractmethod
     def part_shapes(self, rows: int, columns: int) -> PartShapes:
