@@ -47,6 +47,7 @@ test: lint
 	$(BIN)/python -m pytest --ignore=tests/soak
 
 soak: venv
+	$(BIN)/python scripts/fetch_templates.py
 	$(BIN)/python -m pytest tests/soak
 
 bench: venv
