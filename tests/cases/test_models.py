@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from tests.parity.twins import TWINS
 from tests.unit.models import CONFIG, EMBEDDING, HEAD, gguf_model, hf_model, prompt, random_tensors
+from transformers import AutoModelForCausalLM
 
 import penjing
 from penjing.errors import InputError, ResourceError, UnsupportedError
-from penjing.formats.hf_writer import write_json
+from penjing.formats.hf_writer import write_json, write_safetensors_shards
 from penjing.formats.open import open_checkpoint
 from penjing.model import loading
 from penjing.model.ledger import base_bytes, plan_ledger
@@ -224,3 +226,18 @@ def test_values_that_a_dtype_cannot_hold_are_not_saved_as_infinities(tmp_path):
     with pytest.raises(InputError, match="float16 can't"):
         model.cast(torch.float16).save(tmp_path / "half")
     assert not (tmp_path / "half").exists()
+
+
+def test_layers_that_draft_further_tokens_are_left_out_and_said(tmp_path):
+    config = TWINS["glm4 moe"]
+    with torch.random.fork_rng():
+        AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    whole = plan(tmp_path)
+    tensors = {name: open_checkpoint(tmp_path).read(name).clone() for name in whole.checkpoint.tensors}
+    extra = f"model.layers.{config.num_hidden_layers}"
+    tensors |= {f"{extra}.eh_proj.weight": torch.zeros(64, 128), f"{extra}.enorm.weight": torch.zeros(64)}
+    (tmp_path / "model.safetensors").unlink()
+    write_safetensors_shards(tmp_path, tensors)
+    found = plan(tmp_path)
+    assert found.stored == whole.stored
+    assert any("2 tensors of further layers" in notice for notice in found.notices)

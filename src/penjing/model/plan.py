@@ -74,7 +74,12 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     stored = _without_prefix(checkpoint, apply_rules(rules, shapes))
     unused = quantization.left_out | _zero_biases(checkpoint, known_as, config, quantization.packed)
     passed_over = {known_as[name] for name in unused} | ({head} if config.tie_word_embeddings else set())
-    dropped = _match(checkpoint, family, stored, dtypes, passed_over)
+    further = _further_layers(checkpoint, config, hf_config)
+    dropped = _match(checkpoint, family, stored, dtypes, passed_over | further)
+    if further:
+        dropped.append(
+            f"{len(further)} tensors of further layers, which predict more than the next token, are left out"
+        )
     hf_config = dict(hf_config) | {"tie_word_embeddings": config.tie_word_embeddings}
     notices = (*checkpoint.notices, *notices, *tie_notices, *quantization.notices, *dropped)
     return LoadPlan(checkpoint, family, config, hf_config, tuple(stored), quantization.packed, notices)
@@ -230,6 +235,17 @@ def _match(
     if missing or unexpected or wrong:
         raise InputError(_mismatch_report(checkpoint, missing, unexpected, wrong))
     return [f"{name} is empty and is left out" for name in empty]
+
+
+def _further_layers(checkpoint: Checkpoint, config: ModelConfig, hf_config: Mapping[str, Any]) -> set[str]:
+    """Tensors of layers after the model's last, which some files keep to draft further tokens with."""
+    count, last = hf_config.get("num_nextn_predict_layers"), config.num_hidden_layers
+    if not isinstance(count, int):
+        return set()
+    prefixes = tuple(
+        f"{kind}{i}." for i in range(last, last + min(count, last)) for kind in ("model.layers.", "blk.")
+    )
+    return {name for name in checkpoint.tensors if name.startswith(prefixes)}
 
 
 def _is_derived(name: str, family: Family) -> bool:
