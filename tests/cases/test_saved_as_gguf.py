@@ -63,9 +63,7 @@ def test_a_rule_of_ones_own_for_cutting_text_is_refused_and_nothing_written(tmp_
 def test_all_end_ids_come_along_wherever_they_were_kept(tmp_path):
     folder = hf_model(tmp_path / "m")
     write_folder(folder, byte_level_backend(), {"eos_token": "</s>"})
-    ends = [
-        Tokenizer.from_file(str(folder / "tokenizer.json")).token_to_id(t) for t in ("</s>", "<|im_end|>")
-    ]
+    ends = [1, 2]
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}), encoding="utf-8")
     saved(folder, tmp_path)
     from_file = penjing.load(tmp_path / "m.gguf")
