@@ -51,8 +51,10 @@ def group_of(name: str) -> str:
     """The part of the model that a tensor belongs to."""
     for key, group in (
         ("embed_tokens", "embedding"),
+        ("embed_positions", "positions"),
         ("lm_head", "head"),
         ("self_attn", "attention"),
+        ("mlp.experts", "experts"),
         ("mlp", "feed-forward"),
     ):
         if key in name and "norm" not in name.rpartition(".")[0].rpartition(".")[2]:
