@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.parity.twins import TWINS
+from tests.parity.twins import config_of
 from tests.unit.models import CONFIG, EMBEDDING, HEAD, gguf_model, hf_model, prompt, random_tensors
 from transformers import AutoModelForCausalLM
 
@@ -229,7 +229,7 @@ def test_values_that_a_dtype_cannot_hold_are_not_saved_as_infinities(tmp_path):
 
 
 def test_layers_that_draft_further_tokens_are_left_out_and_said(tmp_path):
-    config = TWINS["glm4 moe"]
+    config = config_of("glm4 moe")
     with torch.random.fork_rng():
         AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     whole = plan(tmp_path)

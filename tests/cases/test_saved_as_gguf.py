@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from tests.parity.twins import TWINS
+from tests.parity.twins import config_of
 from tests.unit.models import CONFIG, hf_model
 from tests.unit.text_samples import byte_level_backend, write_folder
 from tokenizers import Regex, pre_tokenizers
@@ -84,7 +84,7 @@ def test_more_end_ids_than_a_file_has_room_for_are_refused(tmp_path):
 def test_gains_of_norms_are_shifted_in_the_file_and_shifted_back(tmp_path):
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        AutoModelForCausalLM.from_config(TWINS["gemma2 as published"]).save_pretrained(tmp_path / "m")
+        AutoModelForCausalLM.from_config(config_of("gemma2 as published")).save_pretrained(tmp_path / "m")
     module = load_decoder(plan_load(open_checkpoint(tmp_path / "m")))
     dtypes = {name: torch.float32 for name, _ in module.named_parameters()}
     save_gguf(tmp_path / "m.gguf", module, dtypes, "gemma2", {"tokenizer.ggml.model": "no_vocab"})

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.parity.twins import TWINS
+from tests.parity.twins import config_of
 from tests.unit.models import CONFIG, hf_model, prompt, random_tensors
 from transformers import AutoModelForCausalLM
 
@@ -45,7 +45,7 @@ def test_a_held_model_is_saved_as_the_loaded_one_is(path, tmp_path):
 def test_fused_transposed_and_stacked_matrices_are_held_too(name, tmp_path):
     with torch.random.fork_rng():
         torch.manual_seed(2)
-        AutoModelForCausalLM.from_config(TWINS[name]).to(torch.bfloat16).save_pretrained(tmp_path)
+        AutoModelForCausalLM.from_config(config_of(name)).to(torch.bfloat16).save_pretrained(tmp_path)
     plan = plan_load(open_checkpoint(tmp_path))
     held, loaded = load_decoder(plan, hold_stored=True), load_decoder(plan)
     ids = torch.randint(0, 96, (2, 20), generator=torch.Generator().manual_seed(1))

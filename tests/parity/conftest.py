@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.parity.twins import TWINS
+from tests.parity.twins import TWINS, config_of
 from transformers import AutoModelForCausalLM
 
 from penjing.formats.open import open_checkpoint
@@ -15,7 +15,7 @@ def twin(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("twin")
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        reference = AutoModelForCausalLM.from_config(TWINS[request.param]).eval()
+        reference = AutoModelForCausalLM.from_config(config_of(request.param)).eval()
         for name, parameter in reference.named_parameters():
             if "norm" in name or "bias" in name:
                 torch.nn.init.normal_(parameter, mean=float("norm" in name), std=0.2)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.cases.test_quantized_models import FP8, QWEN3
-from tests.parity.twins import TWINS
+from tests.parity.twins import config_of
 from tests.unit.models import prompt
 from tests.unit.packed_parts import packed_model, packed_tensors, random_parts
 from transformers import AutoModelForCausalLM, FineGrainedFP8Config
@@ -58,7 +58,7 @@ def test_transformers_opens_a_saved_fp8_model_and_computes_the_same(tmp_path, bl
 
 
 def test_a_gpt_oss_folder_with_mxfp4_experts_computes_what_its_unpacked_weights_do(tmp_path):
-    config = TWINS["gpt-oss"]
+    config = config_of("gpt-oss")
     with torch.random.fork_rng():
         torch.manual_seed(3)
         reference = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()

@@ -1,5 +1,7 @@
 """Tiny random twins: a config for each family and each of its quirks, as transformers has them."""
 
+import copy
+
 from transformers import (
     BloomConfig,
     DeepseekV2Config,
@@ -221,3 +223,8 @@ TWINS: dict[str, PretrainedConfig] = {
     "bloom": BloomConfig(**BLOOM, n_head=4),
     "bloom odd heads": BloomConfig(**BLOOM | {"hidden_size": 96}, n_head=6),
 }
+
+
+def config_of(name: str) -> PretrainedConfig:
+    """A twin's config, to be changed at will: transformers itself writes into those that it is given."""
+    return copy.deepcopy(TWINS[name])
