@@ -15,7 +15,7 @@ from penjing.engine.params import SamplingParams
 from penjing.errors import InputError
 from penjing.formats.checkpoint import Checkpoint
 from penjing.formats.json_file import read_json
-from penjing.memory import available_memory, require_memory
+from penjing.memory import leaves_room, require_memory
 from penjing.model.decoder import Decoder
 from penjing.model.gguf_saving import save_gguf
 from penjing.model.ledger import Ledger, base_bytes, least_load_bytes, load_bytes, plan_ledger
@@ -137,7 +137,7 @@ def load(
     plan, tokenizer, notices = opened.plan, opened.tokenizer, opened.notices
     as_floats = load_bytes(plan)
     if hold_stored is None:
-        hold_stored = as_floats > available_memory() / 2
+        hold_stored = not leaves_room(as_floats)
         if hold_stored:
             notices += (_held_notice(opened.name, as_floats),)
     need = least_load_bytes(plan) if hold_stored else as_floats

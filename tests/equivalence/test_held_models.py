@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.equivalence.test_shrunk_models import documents
 from tests.parity.twins import config_of
 from tests.unit.models import CONFIG, hf_model, prompt, random_tensors
 from transformers import AutoModelForCausalLM
@@ -56,7 +57,13 @@ def test_fused_transposed_and_stacked_matrices_are_held_too(name, tmp_path):
 
 def test_a_model_too_large_for_float32_is_held_and_says_so(tmp_path, monkeypatch):
     folder = hf_model(tmp_path / "m", CONFIG)
-    monkeypatch.setattr("penjing.api.available_memory", lambda: 1_000_000)
+    monkeypatch.setattr("penjing.memory.available_memory", lambda: 1_000_000)
     model = penjing.load(folder)
     assert held_matrices(model.module)
     assert any("stay in the file" in notice for notice in model.notices)
+
+
+def test_a_held_model_is_not_shrunk_and_says_how_it_would_be(tmp_path):
+    model = penjing.load(hf_model(tmp_path / "m"), hold_stored=True)
+    with pytest.raises(penjing.InputError, match="hold_stored=False"):
+        penjing.shrink(model, to=0.5, effort="fast", texts={"words": documents()})

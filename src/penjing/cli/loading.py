@@ -39,18 +39,17 @@ def load_model(session: Session, ref: str | OpenedModel) -> Model:
 
 def unpack_if_it_fits(session: Session, model: Model) -> None:
     """Hold packed weights unpacked as well, which is several times faster, or say why they are not."""
-    from penjing.memory import available_memory
+    from penjing.memory import available_memory, leaves_room
     from penjing.model.linear import packed_matrices
 
     packed = packed_matrices(model.module).values()
     need = sum(4 * matrix.shape[0] * matrix.shape[1] for matrix in packed)
-    free = available_memory()
-    # Half of what is free is left to caches and to everything else on the machine.
-    if need <= free / 2:
+    if leaves_room(need):
         for matrix in packed:
             matrix.keep_float()
     else:
+        free = megabytes(available_memory())
         session.notice(
-            f"unpacking {model.name} would take {megabytes(need)} of the {megabytes(free)} that are free, so "
-            "its weights stay packed, which is slower"
+            f"unpacking {model.name} would take {megabytes(need)} of the {free} that are free, so its weights"
+            " stay packed, which is slower"
         )

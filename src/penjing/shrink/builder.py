@@ -12,7 +12,7 @@ import torch
 from penjing.api import Model
 from penjing.errors import InputError
 from penjing.model.decoder import Decoder
-from penjing.model.linear import replace_weight, weight_of
+from penjing.model.linear import held_matrices, replace_weight, weight_of
 from penjing.model.saving import module_ledger
 from penjing.shrink.allocation import Allocation, allocate
 from penjing.shrink.blockwise import round_decoder
@@ -90,6 +90,11 @@ class Builder:
     def _matrices(self) -> list[Matrix]:
         matrices = packable_matrices(self.original.module)
         if not matrices:
+            if held_matrices(self.original.module):
+                raise InputError(
+                    f"the weights of {self.original.name} stay in their file; to shrink it, load it with"
+                    " hold_stored=False"
+                )
             raise InputError(f"{self.original.name} has no float matrix to shrink; give the original model")
         return matrices
 

@@ -55,7 +55,7 @@ def shrink(
     if not 0 <= seed < 1 << 63:
         raise InputError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
     amounts = find_effort(effort)
-    original = model if isinstance(model, Model) else load(model)
+    original = model if isinstance(model, Model) else load(model, hold_stored=False)
     asked = _asked(original, to, keep, effort, seed)
     splits = make_splits(builtin_texts() if texts is None else texts, seed=seed)
     _require_measurable(original, splits, amounts, seed, searched=asked.keep is not None)
