@@ -12,7 +12,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.quote import quote
-from penjing.text.piece_kinds import NORMAL, USER_DEFINED
+from penjing.text.piece_kinds import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from penjing.text.sentencepiece_model import SentencePieceModel
 
 SPACE, METASPACE = " ", "\N{LOWER ONE EIGHTH BLOCK}"
@@ -90,20 +90,15 @@ def _unigram(model: SentencePieceModel) -> models.Unigram:
 def _scores_that_match_text(model: SentencePieceModel) -> list[float]:
     """Scores by which only normal and user-defined pieces are found in text.
 
-    The library looks up every piece, also bytes' and special ones; SentencePiece doesn't. It scores
-    user-defined ones by their length in bytes.
+    The library looks up every piece, also bytes' and special ones; SentencePiece doesn't. Whatever the file
+    says, it takes user-defined ones for all but certain.
     """
     normal = [score for score, kind in zip(model.scores, model.kinds, strict=True) if kind == NORMAL]
-    best, worst = max(normal, default=0.0), min(normal, default=0.0)
     # Below any way to spell even the longest of them, piece by piece or as unknown characters.
-    never = (worst - 10.0) * (1 + max(map(len, model.pieces)))
+    never = (min(normal, default=0.0) - 10.0) * (1 + max(map(len, model.pieces)))
 
-    def effective(piece: str, score: float, kind: int) -> float:
-        if kind == USER_DEFINED:
-            return len(piece.encode()) * best - 0.1
-        return score if kind == NORMAL else never
-
-    return list(map(effective, model.pieces, model.scores, model.kinds))
+    fixed = dict.fromkeys((UNKNOWN, CONTROL, UNUSED, BYTE), never) | {USER_DEFINED: -0.1}
+    return [fixed.get(kind, score) for score, kind in zip(model.scores, model.kinds, strict=True)]
 
 
 def merges_from_scores(model: SentencePieceModel) -> Merges:
