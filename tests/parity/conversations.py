@@ -1,7 +1,5 @@
 """Fifty conversations for chat templates: turns, systems, tools, reasoning, and text made to mislead."""
 
-
-
 from typing import Any, NamedTuple
 
 

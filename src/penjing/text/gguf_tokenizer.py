@@ -40,7 +40,7 @@ _END_OF_TURN = frozenset(
 # Where one of these pairs ends a turn, <|end|> only ends a part of it.
 _PARTED_TURNS = ({"<|return|>", "<|call|>"}, {"<|flush|>", "<|calls|>"})
 # Rules of the gpt2 kind that don't spell bytes in printable characters and cut text at no word.
-_UNSPLIT_TAGS = frozenset({"gemma4", "granite-embed-multi-311m", "sarvam-moe"})
+UNSPLIT_TAGS = frozenset({"gemma4", "granite-embed-multi-311m", "sarvam-moe"})
 # A backend, whether it adds BOS unless the file says otherwise, and what to tell about it.
 _Built = tuple[tokenizers.Tokenizer, bool, list[str]]
 
@@ -73,7 +73,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
 
 def _byte_level(fields: GGUFFields) -> _Built:
     tag = fields.text("pre", "default")
-    if tag in _UNSPLIT_TAGS:
+    if tag in UNSPLIT_TAGS:
         return _unsplit(fields)
     rule = rule_for(tag)
     notices = []
