@@ -21,6 +21,7 @@ from penjing.text.folder_files import TOKENIZER_CONFIG, flag
 from penjing.text.folder_sources import TOKENIZER, Source, open_source
 from penjing.text.folder_templates import folder_templates
 from penjing.text.tokenizer import Tokenizer
+from penjing.text.turn_end import with_turn_end
 
 _ADDED_TOKENS = "added_tokens.json"
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -50,7 +51,8 @@ def tokenizer_from_folder(path: Path) -> Tokenizer:
         notices.append(f"The end ids {ids} are ignored: the tokenizer has no such tokens.")
     kept = _kept_config(config, source)
     tokenizer = Tokenizer(backend, special_tokens, end_ids, templates, kept, tuple(notices))
-    return replace(tokenizer, notices=(*notices, *_bos_notice(tokenizer, config.get("add_bos_token"))))
+    notices += _bos_notice(tokenizer, config.get("add_bos_token"))
+    return with_turn_end(replace(tokenizer, notices=tuple(notices)))
 
 
 def _read_config(path: Path) -> dict[str, Any]:

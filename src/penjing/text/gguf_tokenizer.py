@@ -20,6 +20,7 @@ from penjing.text.pretokenizers import rule_for
 from penjing.text.sentencepiece_backend import sentencepiece_backend
 from penjing.text.sentencepiece_model import SentencePieceModel
 from penjing.text.tokenizer import Tokenizer
+from penjing.text.turn_end import with_turn_end
 
 _TEMPLATE = "tokenizer.chat_template"
 _NAMED_IDS = {
@@ -68,7 +69,10 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     bos = special_tokens.get("bos_token") if fields.flag("add_bos_token", adds_bos) else None
     eos = special_tokens.get("eos_token") if fields.flag("add_eos_token", False) else None
     add_boundaries(backend, bos, eos)
-    return Tokenizer(backend, special_tokens, _end_ids(fields), _templates(metadata), notices=tuple(notices))
+    templates = _templates(metadata)
+    return with_turn_end(
+        Tokenizer(backend, special_tokens, _end_ids(fields), templates, notices=tuple(notices))
+    )
 
 
 def _byte_level(fields: GGUFFields) -> _Built:
