@@ -12,6 +12,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.quote import quote
+from penjing.text.charsmap import characters
 from penjing.text.piece_kinds import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from penjing.text.sentencepiece_model import SentencePieceModel
 
@@ -120,7 +121,7 @@ def merges_from_scores(model: SentencePieceModel) -> Merges:
 
 
 def _normalizer(model: SentencePieceModel, prefixed: bool) -> normalizers.Normalizer:
-    steps: list[normalizers.Normalizer] = [_characters(model.charsmap)] if model.charsmap else []
+    steps: list[normalizers.Normalizer] = [characters(model.charsmap)] if model.charsmap else []
     if model.remove_extra_whitespaces:
         steps += [normalizers.Replace(_OUTER_SPACES, ""), normalizers.Replace(_INNER_SPACES, SPACE)]
     if prefixed:
@@ -130,20 +131,13 @@ def _normalizer(model: SentencePieceModel, prefixed: bool) -> normalizers.Normal
     return normalizers.Sequence([*steps, normalizers.Replace(SPACE, METASPACE)])
 
 
-def _characters(charsmap: bytes) -> normalizers.Normalizer:
-    try:
-        return normalizers.Precompiled(charsmap)
-    except Exception as error:  # the library raises nothing narrower
-        raise InputError(f"The SentencePiece model's table of characters is damaged: {error}.") from error
-
-
 def _refuse_rewritten(model: SentencePieceModel) -> None:
     """SentencePiece finds user-defined pieces before it replaces characters; the backend only after."""
     if not model.charsmap:
         return
-    characters = _characters(model.charsmap)
+    replace = characters(model.charsmap)
     for piece in _user_defined(model):
-        if characters.normalize_str(piece) != piece:
+        if replace.normalize_str(piece) != piece:
             raise UnsupportedError(
                 f"The SentencePiece model's own piece {quote(piece)} holds characters that it replaces in "
                 "text, which penjing can't follow; use a tokenizer.json of the same model."
