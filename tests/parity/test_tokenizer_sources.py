@@ -15,6 +15,7 @@ from tests.unit.text_samples import byte_level_backend, mixed_strings, training_
 from transformers import AutoTokenizer
 from transformers.convert_slow_tokenizer import TikTokenConverter, bytes_to_unicode
 
+from penjing.engine.detokenize import Detokenizer
 from penjing.text.folder_tokenizer import tokenizer_from_folder
 from penjing.text.tokenizer import Tokenizer
 
@@ -97,6 +98,14 @@ def test_a_sentencepiece_models_ids_and_texts_equal_the_librarys(model: bytes, t
         ids = reference.encode(text)
         if reference.unk_id() not in ids and "▁" not in text:  # that sign is the same as a blank
             assert ours.decode(ids) == reference.decode(ids)
+
+
+def test_a_sentencepiece_models_texts_stream_as_they_decode(model: bytes, tmp_path: Path) -> None:
+    ours = tokenizer_from_folder(model_folder(tmp_path, model))
+    for text in ["  two blanks", " a", "a", "", "▁", "\n\n x", "<think> hm", "😀 😀", *mixed_strings(200)]:
+        ids = ours.encode(text)
+        stream = Detokenizer(ours)
+        assert "".join(map(stream.feed, ids)) == ours.decode(ids)
 
 
 def test_a_sentencepiece_models_ids_survive_saving(model: bytes, tmp_path: Path) -> None:
