@@ -47,7 +47,6 @@ test: lint
 	$(BIN)/python -m pytest --ignore=tests/soak
 
 soak: venv
-	$(BIN)/python scripts/fetch_templates.py
 	$(BIN)/python -m pytest tests/soak
 
 bench: venv

@@ -10,8 +10,9 @@ from typing import Any
 
 from penjing.errors import UnsupportedError
 from penjing.formats.quote import quote
-from penjing.text.gguf_fields import BYTE, CONTROL, NORMAL, PREFIX, UNKNOWN, UNUSED, USER_DEFINED
+from penjing.text.gguf_fields import PREFIX
 from penjing.text.gguf_tokenizer import tokenizer_from_gguf
+from penjing.text.piece_kinds import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from penjing.text.pretokenizers import tags_like
 from penjing.text.tokenizer import Tokenizer
 
