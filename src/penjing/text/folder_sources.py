@@ -166,6 +166,7 @@ def _renamed(model: SentencePieceModel, listed: Mapping[int, AddedToken]) -> Sen
     pieces = [
         names[id] if id in names and names[id] not in kept else piece for id, piece in enumerate(model.pieces)
     ]
+    _require_distinct(pieces)
     new = dict(zip(model.pieces, pieces, strict=True))
     special = {name: new[piece] for name, piece in model.special_tokens.items()}
     return replace(model, pieces=pieces, special_tokens=special)
@@ -194,7 +195,14 @@ def _after_ranks(first: int, special: list[str], listed: Mapping[int, AddedToken
         raise InputError(f"{TOKENIZER_CONFIG} lists the token {last - 1}, far beyond the {first} ranks.")
     names = dict(enumerate([*special, *_reserved(first + len(special), last - first - len(special))], first))
     tokens = {id: listed.get(id, AddedToken(name, normalized=False)) for id, name in names.items()}
+    _require_distinct([token.content for token in tokens.values()])
     return list(tokens.values())
+
+
+def _require_distinct(tokens: list[str]) -> None:
+    if len(set(tokens)) < len(tokens):
+        twice = next(token for n, token in enumerate(tokens) if token in tokens[:n])
+        raise InputError(f"The folder's added tokens give two ids to the token {quote(twice)}.")
 
 
 def _from_vocabulary(path: Path, config: Mapping[str, Any]) -> Source:
