@@ -139,6 +139,21 @@ def test_round_trips_do_not_grow_blanks_around_flagged_tokens(tmp_path: Path) ->
         assert twice == once
 
 
+def test_phi_3s_tokens_take_the_blanks_after_them_although_gguf_keeps_no_flags() -> None:
+    pieces = ["<unk>", "<s>", "<|end|>", "▁", "a"]
+    metadata = {
+        "general.architecture": "phi3",
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": pieces,
+        "tokenizer.ggml.scores": [0.0, 0.0, 0.0, -1.0, -2.0],
+        "tokenizer.ggml.token_type": [2, 3, 3, 1, 1],
+        "tokenizer.ggml.add_bos_token": False,
+    }
+    assert tokenizer_from_gguf(metadata).encode("<|end|> \n a<s> a") == [2, 3, 4, 1, 3, 3, 4]
+    llama = metadata | {"general.architecture": "llama"}
+    assert tokenizer_from_gguf(llama).encode("<|end|> a<s> a") == [2, 3, 3, 4, 1, 3, 3, 4]
+
+
 def test_an_added_token_with_letters_beyond_ascii_is_decoded_as_it_is_written(tmp_path: Path) -> None:
     backend = byte_level_backend()
     backend.add_tokens([AddedToken("<é>", normalized=False)])

@@ -167,6 +167,7 @@ def test_a_vocabulary_with_merges_gives_transformers_ids(name: str | None, tmp_p
     texts = mixed_strings(special=("<|endoftext|>", "<|end|>", "<|tool|>"))
     assert differing(ours.encode, theirs.encode, texts) == []
     assert ours.end_ids == {theirs.eos_token_id}
+    assert ours.bos_id == theirs.bos_token_id
 
 
 # Byte-pair ranks in tiktoken's form

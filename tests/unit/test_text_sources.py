@@ -212,6 +212,8 @@ def test_a_tokenizer_whose_rules_arent_known_is_refused_by_name(
 
 GPT_2 = {"tokenizer_class": "GPT2Tokenizer"}
 QWEN = {"tokenizer_class": "QWenTokenizer"}
+TWICE = {"added_tokens_decoder": {"3": {"content": "<a>"}, "4": {"content": "<a>"}}}
+LATE = {"added_tokens_decoder": {"300": {"content": "<|im_end|>"}}}
 
 
 @pytest.mark.parametrize(
@@ -227,6 +229,11 @@ QWEN = {"tokenizer_class": "QWenTokenizer"}
         ({"tokenizer__model": model(), "tokenizer_config__json": {"tokenizer_class": 5}}, "tokenizer_class"),
         ({"tokenizer__model": model(), "tokenizer_config__json": {"legacy": "no"}}, "legacy"),
         ({"tokenizer__model": model(), "added_tokens__json": {"<a>": "b"}}, "map tokens to ids"),
+        ({"tokenizer__model": model(), "tokenizer_config__json": TWICE}, "two ids to the token '<a>'"),
+        (
+            {"qwen__tiktoken": RANKS, "tokenizer_config__json": QWEN | LATE},
+            "two ids to the token '<.im_end",
+        ),
         ({"tokenizer__model": model(), "added_tokens__json": {"<a>": 77}}, "don't belong together"),
         (
             {"vocab__json": {"a": "b"}, "merges__txt": b"", "tokenizer_config__json": GPT_2},

@@ -43,8 +43,13 @@ _SENTENCEPIECE = {
     "PreTrainedTokenizer": False,
     "TokenizersBackend": False,
 }
-# Classes with `vocab.json` and `merges.txt`, and the rule by which they cut text.
-_BYTE_LEVEL = {"GPT2Tokenizer": "gpt-2", "Qwen2Tokenizer": "qwen2"}
+# Classes with `vocab.json` and `merges.txt`: the rule by which they cut text, and what <|endoftext|> is to
+# them unless their config names other tokens.
+_END_OF_TEXT = "<|endoftext|>"
+_BYTE_LEVEL = {
+    "GPT2Tokenizer": ("gpt-2", ("bos_token", "eos_token", "unk_token")),
+    "Qwen2Tokenizer": ("qwen2", ("eos_token", "unk_token", "pad_token")),
+}
 # What such a folder is when it doesn't name its class.
 _CLASS_OF_MODEL = {
     "gpt2": "GPT2Tokenizer",
@@ -56,13 +61,21 @@ _CLASS_OF_MODEL = {
     "qwen3_moe": "Qwen2Tokenizer",
 }
 
+_REPLACES_CHARACTERS = (
+    "The SentencePiece model replaces characters of a text (as NFKC does); letters with several marks and "
+    "line ends of two characters may be replaced otherwise than by SentencePiece, though as in transformers."
+)
+_REMEDY = (
+    "write a tokenizer.json with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)."
+)
+
 
 @dataclass(frozen=True)
 class Source:
     """A folder's tokenizer before its config is followed.
 
     `adds_bos` is None if the file itself settles what is put around a text; `special_tokens` maps
-    transformers' names to tokens that the file names.
+    transformers' names to tokens that the file or its class names.
     """
 
     backend: tokenizers.Tokenizer
@@ -153,6 +166,7 @@ def _renamed(model: SentencePieceModel, listed: Mapping[int, AddedToken]) -> Sen
     pieces = [
         names[id] if id in names and names[id] not in kept else piece for id, piece in enumerate(model.pieces)
     ]
+    _require_distinct(pieces)
     new = dict(zip(model.pieces, pieces, strict=True))
     special = {name: new[piece] for name, piece in model.special_tokens.items()}
     return replace(model, pieces=pieces, special_tokens=special)
@@ -181,7 +195,14 @@ def _after_ranks(first: int, special: list[str], listed: Mapping[int, AddedToken
         raise InputError(f"{TOKENIZER_CONFIG} lists the token {last - 1}, far beyond the {first} ranks.")
     names = dict(enumerate([*special, *_reserved(first + len(special), last - first - len(special))], first))
     tokens = {id: listed.get(id, AddedToken(name, normalized=False)) for id, name in names.items()}
+    _require_distinct([token.content for token in tokens.values()])
     return list(tokens.values())
+
+
+def _require_distinct(tokens: list[str]) -> None:
+    if len(set(tokens)) < len(tokens):
+        twice = next(token for n, token in enumerate(tokens) if token in tokens[:n])
+        raise InputError(f"The folder's added tokens give two ids to the token {quote(twice)}.")
 
 
 def _from_vocabulary(path: Path, config: Mapping[str, Any]) -> Source:
@@ -192,7 +213,7 @@ def _from_vocabulary(path: Path, config: Mapping[str, Any]) -> Source:
             read_json(path / "config.json").get("model_type") if (path / "config.json").is_file() else None
         )
         name = _CLASS_OF_MODEL.get(str(model_type), name or f"of the model_type {model_type}")
-    rule = rule_for(_known(_BYTE_LEVEL, name, file))
+    rule, roles = _known(_BYTE_LEVEL, name, file)
     if flag(config, "add_prefix_space", False):
         raise UnsupportedError(
             f"{path / TOKENIZER_CONFIG} puts a blank before every text (add_prefix_space), which penjing "
@@ -202,18 +223,8 @@ def _from_vocabulary(path: Path, config: Mapping[str, Any]) -> Source:
     lines = read_text(path / _MERGES).split("\n")
     kept = [line.removesuffix("\r") for line in lines if line.strip() and not line.startswith("#version")]
     merges = merge_pairs(kept, vocabulary, str(path / _MERGES))
-    return Source(byte_level_backend(vocabulary, merges, rule), file.name, _END_OF_TEXT, False)
-
-
-_REPLACES_CHARACTERS = (
-    "The SentencePiece model replaces characters of a text (as NFKC does); letters with several marks and "
-    "line ends of two characters may be replaced otherwise than by SentencePiece, though as in transformers."
-)
-# What both classes name unless their config does.
-_END_OF_TEXT = {"eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
-_REMEDY = (
-    "write a tokenizer.json with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)."
-)
+    special_tokens = dict.fromkeys(roles, _END_OF_TEXT) if _END_OF_TEXT in vocabulary else {}
+    return Source(byte_level_backend(vocabulary, merges, rule_for(rule)), file.name, special_tokens, False)
 
 
 def _vocabulary(file: Path) -> dict[str, int]:

@@ -40,6 +40,9 @@ _END_OF_TURN = frozenset(
 )
 # Where one of these pairs ends a turn, <|end|> only ends a part of it.
 _PARTED_TURNS = ({"<|return|>", "<|call|>"}, {"<|flush|>", "<|calls|>"})
+# GGUF files don't keep the flags of added tokens. Phi-3's take the blanks after them, except these; llama.cpp
+# also knows that by the model.
+_PHI_3_KEEPS_BLANKS = frozenset({"<unk>", "<s>", "<|endoftext|>"})
 # Rules of the gpt2 kind that don't spell bytes in printable characters and cut text at no word.
 UNSPLIT_TAGS = frozenset({"gemma4", "granite-embed-multi-311m", "sarvam-moe"})
 # A backend, whether it adds BOS unless the file says otherwise, and what to tell about it.
@@ -60,7 +63,8 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
             "llama (SentencePiece) and gemma4. Use the model's Hugging Face folder."
         )
     backend, adds_bos, notices = _BUILDERS[kind](fields)
-    _add_tokens(backend, fields)
+    phi_3 = metadata.get("general.architecture") == "phi3" and kind == "llama"
+    _add_tokens(backend, fields, strips=phi_3)
     special_tokens = {
         name: fields.tokens[id]
         for name, key in _NAMED_IDS.items()
@@ -121,16 +125,20 @@ def _unsplit(fields: GGUFFields) -> _Built:
 _BUILDERS = {"gpt2": _byte_level, "llama": _sentencepiece, "gemma4": _unsplit}
 
 
-def _add_tokens(backend: tokenizers.Tokenizer, fields: GGUFFields) -> None:
+def _add_tokens(backend: tokenizers.Tokenizer, fields: GGUFFields, strips: bool) -> None:
     """Make control tokens and the unknown token special and user-defined ones plain added tokens.
 
-    All are matched whole in raw text, as llama.cpp does.
+    All are matched whole in raw text, as llama.cpp does; `strips` lets them take the blanks after them, too.
     """
     tokens = list(zip(fields.tokens, fields.kinds, strict=True))
     special = [text for text, kind in tokens if kind in (CONTROL, UNKNOWN)]
     plain = [text for text, kind in tokens if kind == USER_DEFINED]
-    backend.add_special_tokens([AddedToken(text, normalized=False) for text in special])
-    backend.add_tokens([AddedToken(text, normalized=False) for text in plain])
+
+    def added(text: str) -> AddedToken:
+        return AddedToken(text, rstrip=strips and text not in _PHI_3_KEEPS_BLANKS, normalized=False)
+
+    backend.add_special_tokens(list(map(added, special)))
+    backend.add_tokens(list(map(added, plain)))
     if backend.get_vocab_size() != len(fields.tokens):
         raise InputError("The GGUF file's vocabulary can't be rebuilt: tokens were lost or doubled.")
 
