@@ -17,7 +17,9 @@ UNSAYABLE = {
     *("gemma untied, legacy gelu", "gemma2", "gemma2 no caps", "gemma3", "gemma3 layer types, long"),
     *("glm", "glm no biases", "olmo2 multi-head", "smollm3 listed layers", "neox all turned, no biases"),
     *("gpt2 untied, narrow", "gpt-neo", "deepseek v3 yarn, biases"),
-    "deepseek v3 halves, unnormalised",
+    *("deepseek v2 tied, biases, one layer dense", "deepseek v3 halves, unnormalised"),
+    *("glm4 moe lite listed layers", "dots1 groups, biases, upper windows", "ernie untied, biases"),
+    "ernie moe every second layer, none shared, untied",
 }
 
 

@@ -6,11 +6,15 @@ from transformers import (
     BloomConfig,
     DeepseekV2Config,
     DeepseekV3Config,
+    Dots1Config,
+    Ernie4_5_MoeConfig,
+    Ernie4_5Config,
     Gemma2Config,
     Gemma3TextConfig,
     GemmaConfig,
     Glm4Config,
     Glm4MoeConfig,
+    Glm4MoeLiteConfig,
     GlmConfig,
     GPT2Config,
     GPTNeoConfig,
@@ -27,6 +31,7 @@ from transformers import (
     Qwen3Config,
     Qwen3MoeConfig,
     SmolLM3Config,
+    YoutuConfig,
 )
 
 TINY = {
@@ -175,6 +180,22 @@ TWINS: dict[str, PretrainedConfig] = {
     "glm4 moe qk norm, biases": Glm4MoeConfig(
         **TINY, **ROUTED, head_dim=16, use_qk_norm=True, attention_bias=True, routed_scaling_factor=1.5
     ),
+    "glm4 moe tied, many groups": Glm4MoeConfig(
+        **TINY | {"num_key_value_heads": 4},
+        **TIED,
+        **ROUTED | {"first_k_dense_replace": 2, "num_experts_per_tok": 3},
+        **GROUPED,
+        head_dim=32,
+        norm_topk_prob=False,
+        routed_scaling_factor=2.5,
+        rope_parameters=DEFAULT | {"partial_rotary_factor": 0.25},
+    ),
+    "glm4 moe lite": Glm4MoeLiteConfig(
+        **LATENT | {"hidden_size": 60}, **EXPERTS, n_routed_experts=8, n_shared_experts=2
+    ),
+    "glm4 moe lite listed layers": Glm4MoeLiteConfig(
+        **LATENT, **EXPERTS, n_routed_experts=8, mlp_layer_types=["sparse", "dense", "sparse"]
+    ),
     "olmo2": Olmo2Config(**TINY),
     "olmo2 multi-head": Olmo2Config(**TINY | {"num_key_value_heads": 4}, **TIED),
     "smollm3": SmolLM3Config(**TINY | {"num_hidden_layers": 5}),
@@ -201,6 +222,55 @@ TWINS: dict[str, PretrainedConfig] = {
     ),
     "deepseek v3 halves, unnormalised": DeepseekV3Config(
         **LATENT, **ROUTED, **GROUPED, rope_interleave=False, norm_topk_prob=False
+    ),
+    "deepseek v2 tied, biases, one layer dense": DeepseekV2Config(
+        **LATENT, **TIED, **ROUTED | {"first_k_dense_replace": 2}, attention_bias=True
+    ),
+    "deepseek v2 lite": DeepseekV2Config(
+        **LATENT | {"q_lora_rank": None},
+        **ROUTED,
+        n_group=1,
+        topk_group=1,
+        rope_parameters=YARN | {"mscale": 0.707, "mscale_all_dim": 0.707},
+    ),
+    "deepseek v3 no query rank, tied": DeepseekV3Config(
+        **LATENT | {"q_lora_rank": None}, **TIED, **ROUTED, n_group=2, topk_group=1
+    ),
+    "deepseek v3 yarn without its magnitude on the scores": DeepseekV3Config(
+        **LATENT, **ROUTED, **GROUPED, rope_parameters=YARN
+    ),
+    "kimi k2": DeepseekV3Config(
+        **LATENT,
+        **ROUTED,
+        n_group=1,
+        topk_group=1,
+        routed_scaling_factor=2.827,
+        rope_parameters=YARN | {"beta_fast": 1.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0},
+    ),
+    "youtu": YoutuConfig(**LATENT),
+    "youtu untied, no query rank": YoutuConfig(**LATENT | {"q_lora_rank": None}, **UNTIED),
+    "dots1": Dots1Config(
+        **TINY | {"num_key_value_heads": 4},
+        **ROUTED,
+        head_dim=16,
+        norm_topk_prob=True,
+        routed_scaling_factor=2.5,
+    ),
+    "dots1 groups, biases, upper windows": Dots1Config(
+        **TINY, **ROUTED, **GROUPED, head_dim=32, attention_bias=True, sliding_window=8, max_window_layers=1
+    ),
+    "ernie": Ernie4_5Config(**TINY, head_dim=16),
+    "ernie untied, biases": Ernie4_5Config(**TINY, **UNTIED, head_dim=32, use_bias=True),
+    "ernie moe": Ernie4_5_MoeConfig(**TINY, moe_intermediate_size=32, moe_num_experts=8, moe_k=2),
+    "ernie moe every second layer, none shared, untied": Ernie4_5_MoeConfig(
+        **TINY | {"num_hidden_layers": 6},
+        **UNTIED,
+        moe_intermediate_size=32,
+        moe_num_experts=8,
+        moe_k=3,
+        moe_num_shared_experts=0,
+        moe_layer_interval=2,
+        moe_layer_end_index=4,
     ),
     "gpt-oss": GptOssConfig(
         **TINY,

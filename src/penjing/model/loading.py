@@ -55,8 +55,9 @@ def _can_be_held(plan: LoadPlan, stored: Stored) -> bool:
     """Linears and embeddings whose rows lie whole in the file."""
     matrices = matrix_shapes(plan.config)
     are_matrices = all(name.removesuffix(".weight") in matrices for name in stored.native)
-    is_float = plan.checkpoint.tensors[stored.name].dtype in FLOATS
-    return are_matrices and (is_float or stored.layout.keeps_rows)
+    info = plan.checkpoint.tensors[stored.name]
+    are_matrices &= info.shape == stored.shape
+    return are_matrices and (info.dtype in FLOATS or stored.layout.keeps_rows)
 
 
 def _held(plan: LoadPlan, stored: Stored) -> Iterator[tuple[str, PackedTensor]]:
@@ -95,7 +96,7 @@ def _read_floats(plan: LoadPlan, stored: Stored) -> list[torch.Tensor]:
     is_mapped = plan.checkpoint.tensors[stored.name].dtype == "float32"
     weights = [
         part.to(torch.float32, copy=is_mapped).contiguous()
-        for part in stored.layout.split(tensor, stored.shapes)
+        for part in stored.layout.split(tensor.view(stored.shape), stored.shapes)
     ]
     # The sum is one quick pass; only when it isn't finite is each value looked at.
     if not all(weight.sum().isfinite() or weight.isfinite().all() for weight in weights):

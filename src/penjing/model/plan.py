@@ -233,7 +233,8 @@ def _match(
     wrong = [
         text
         for s in stored
-        if s.name in names and (text := _mismatch(names[s.name], s.shape, dtypes.get(s.native[0])))
+        if s.name in names
+        and (text := _mismatch(names[s.name], s.shape, dtypes.get(s.native[0]), checkpoint.kind))
     ]
     if missing or unexpected or wrong:
         raise InputError(_mismatch_report(checkpoint, missing, unexpected, wrong))
@@ -245,10 +246,11 @@ def _further_layers(checkpoint: Checkpoint, config: ModelConfig, hf_config: Mapp
     count, last = hf_config.get("num_nextn_predict_layers"), config.num_hidden_layers
     if not isinstance(count, int):
         return set()
-    prefixes = tuple(
+    prefixes = ["model.mtp_"]  # ERNIE
+    prefixes += [
         f"{kind}{i}." for i in range(last, last + min(count, last)) for kind in ("model.layers.", "blk.")
-    )
-    return {name for name in checkpoint.tensors if name.startswith(prefixes)}
+    ]
+    return {name for name in checkpoint.tensors if name.startswith(tuple(prefixes))}
 
 
 def _is_derived(name: str, family: Family) -> bool:
@@ -264,14 +266,22 @@ def _zero_biases(
     return {name for name in extra if not checkpoint.read(names[name]).any()}
 
 
-def _mismatch(info: TensorInfo, shape: tuple[int, ...], dtype: str | None) -> str | None:
-    if info.shape != shape:
+def _mismatch(info: TensorInfo, shape: tuple[int, ...], dtype: str | None, kind: str) -> str | None:
+    # Every GGML tensor has four dimensions, and how many of those that are one a file names is its writer's
+    # choice.
+    alike = _without_ones(info.shape) == _without_ones(shape) if kind == "gguf" else info.shape == shape
+    if not alike:
         return (
             f"{info.name} in {info.file.name} has shape {list(info.shape)}, the config asks for {list(shape)}"
         )
     if dtype is not None and info.dtype != dtype:
         return f"{info.name} in {info.file.name} is {info.dtype}, it must be {dtype}"
     return None
+
+
+def _without_ones(shape: Shape) -> Shape:
+    """The shape without ones at its front."""
+    return next((shape[i:] for i, size in enumerate(shape) if size != 1), ())
 
 
 def _mismatch_report(

@@ -57,13 +57,14 @@ def read_experts(
     count_key: str,
     layers: tuple[bool, ...],
     intermediate_size: int | None = None,
+    per_token_key: str = "num_experts_per_tok",
     **fields: Any,
 ) -> ExpertsConfig:
     """A mixture of experts; `fields` are those that the families name in their own ways."""
     config.ignore("router_aux_loss_coef", "output_router_logits")
     return ExpertsConfig(
         count=config.integer(count_key),
-        per_token=config.integer("num_experts_per_tok"),
+        per_token=config.integer(per_token_key),
         layers=layers,
         intermediate_size=intermediate_size or config.integer("moe_intermediate_size"),
         **fields,

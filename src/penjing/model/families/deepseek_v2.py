@@ -33,7 +33,9 @@ def read_latent_shape(config: ForeignConfig) -> dict[str, Any]:
     """What DeepSeek-V2 and V3 share."""
     config.expect("pretraining_tp", 1)
     config.expect("mlp_bias", False)
-    config.ignore("head_dim", "qk_head_dim")  # they follow from the others
+    config.expect("partial_rotary_factor", 1, 1.0)
+    config.ignore("qk_head_dim")  # it follows from others, as does the next
+    config.assume(head_dim=config.get("qk_rope_head_dim"))
     latent = LatentConfig(
         kv_rank=config.integer("kv_lora_rank"),
         nope_dim=config.integer("qk_nope_head_dim"),
@@ -168,10 +170,23 @@ def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
     return latent_metadata(config) | routed_metadata(config)
 
 
-def has_no_sigmoids(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
-    """What tells these models from DeepSeek-V3; the first files didn't say how their routers score."""
-    return metadata.get("deepseek2.expert_gating_func") != GATING["sigmoid"]
+def has_corrections(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
+    """Whether a GGUF file has experts of DeepSeek-V3's kind: its routers score by sigmoids, or it doesn't say
+    how but holds the corrections that come with them (llama.cpp knows GLM-4.7-Flash by its size)."""
+    scoring = metadata.get("deepseek2.expert_gating_func")
+    if not metadata.get("deepseek2.expert_count"):
+        return False
+    return scoring == GATING["sigmoid"] or (
+        scoring is None and any(".exp_probs_b." in name for name in tensors)
+    )
 
 
-GGUF = GGUFForm(("deepseek2",), gguf_config, latent_rules, gguf_metadata, has_no_sigmoids, parts=latent_parts)
+def has_plain_experts(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
+    """Whether a GGUF file has experts, of DeepSeek-V2's kind."""
+    return bool(metadata.get("deepseek2.expert_count")) and not has_corrections(metadata, tensors)
+
+
+GGUF = GGUFForm(
+    ("deepseek2",), gguf_config, latent_rules, gguf_metadata, has_plain_experts, parts=latent_parts
+)
 FAMILY = Family(("deepseek_v2",), "DeepseekV2ForCausalLM", read, gguf=GGUF)

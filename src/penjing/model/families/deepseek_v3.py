@@ -1,13 +1,13 @@
 """DeepSeek-V3, R1, Moonlight and Kimi-K2: DeepSeek-V2's attention, and experts chosen by sigmoids with a
 correction that balances them."""
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
 from penjing.model.config import ExpertsConfig, ModelConfig
 from penjing.model.families.common import read_experts
 from penjing.model.families.deepseek_v2 import (
     gguf_latent_config,
+    has_corrections,
     latent_metadata,
     latent_parts,
     latent_rules,
@@ -16,7 +16,7 @@ from penjing.model.families.deepseek_v2 import (
     read_shared_size,
 )
 from penjing.model.families.family import Family, GGUFForm
-from penjing.model.families.gguf_common import GATING, gguf_routed_experts, routed_metadata
+from penjing.model.families.gguf_common import gguf_routed_experts, routed_metadata
 from penjing.model.foreign import ForeignConfig
 
 
@@ -32,7 +32,7 @@ def read_routed_experts(config: ForeignConfig, layers: int) -> ExpertsConfig:
     chosen, however far their correction lowers the others: so do the authors' code and transformers 5, where
     earlier versions of the latter gave them a score of zero."""
     config.expect("topk_method", "noaux_tc")
-    config.expect("scoring_func", "sigmoid")
+    config.expect("scoring_func", "sigmoid", "noaux_tc")  # the latter is what dots.llm1 calls it
     return read_experts(
         config,
         "n_routed_experts",
@@ -56,12 +56,7 @@ def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
     return latent_metadata(config) | routed_metadata(config)
 
 
-def has_sigmoids(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
-    """What tells these models from DeepSeek-V2."""
-    return metadata.get("deepseek2.expert_gating_func") == GATING["sigmoid"]
-
-
 GGUF = GGUFForm(
-    ("deepseek2",), gguf_config, latent_rules, gguf_metadata, applies=has_sigmoids, parts=latent_parts
+    ("deepseek2",), gguf_config, latent_rules, gguf_metadata, applies=has_corrections, parts=latent_parts
 )
 FAMILY = Family(("deepseek_v3", "kimi_k2"), "DeepseekV3ForCausalLM", read, gguf=GGUF)

@@ -15,6 +15,11 @@ def always(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
     return True
 
 
+def never(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
+    """No file is read as this family: another has the architecture's name, and computes the same."""
+    return False
+
+
 def no_metadata(config: ModelConfig) -> dict[str, Any]:
     """The usual keys say everything."""
     return {}

@@ -1,11 +1,8 @@
 """Mistral 7B and its successors: Llama with a window in every layer (none in later releases)."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
-
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape, read_windows
-from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.family import Family, GGUFForm, never
 from penjing.model.families.gguf_common import gguf_shape
 from penjing.model.families.llama import gguf_rules
 from penjing.model.foreign import ForeignConfig
@@ -20,10 +17,6 @@ def read(config: ForeignConfig) -> ModelConfig:
     )
 
 
-def never(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
-    """llama.cpp knows Mistral as Llama, so no file is read as this family."""
-    return False
-
-
+# llama.cpp knows Mistral as Llama.
 GGUF = GGUFForm(("llama",), gguf_shape, gguf_rules, applies=never)
 FAMILY = Family(("mistral",), "MistralForCausalLM", read, gguf=GGUF)

@@ -9,12 +9,16 @@ from penjing.model.families import (
     bloom,
     deepseek_v2,
     deepseek_v3,
+    dots1,
+    ernie4_5,
+    ernie4_5_moe,
     gemma,
     gemma2,
     gemma3,
     glm,
     glm4,
     glm4_moe,
+    glm4_moe_lite,
     gpt2,
     gpt_neo,
     gpt_neox,
@@ -29,6 +33,7 @@ from penjing.model.families import (
     qwen3,
     qwen3_moe,
     smollm3,
+    youtu,
 )
 from penjing.model.families.family import Family
 
@@ -38,12 +43,16 @@ FAMILIES = tuple(
         bloom,
         deepseek_v2,
         deepseek_v3,
+        dots1,
+        ernie4_5,
+        ernie4_5_moe,
         gemma,
         gemma2,
         gemma3,
         glm,
         glm4,
         glm4_moe,
+        glm4_moe_lite,
         gpt2,
         gpt_neo,
         gpt_neox,
@@ -58,6 +67,7 @@ FAMILIES = tuple(
         qwen3,
         qwen3_moe,
         smollm3,
+        youtu,
     )
 )
 _BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}
