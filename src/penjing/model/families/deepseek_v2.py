@@ -25,6 +25,7 @@ WHOLE = "blk.{i}.attn_kv_b.weight"
 
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(n_shared_experts=2, q_lora_rank=1536)
     shape = read_latent_shape(config)
     return ModelConfig(**shape, experts=_experts(config, shape["num_hidden_layers"]))
 
@@ -70,6 +71,7 @@ def _experts(config: ForeignConfig, layers: int) -> ExpertsConfig:
     if method not in ("greedy", "group_limited_greedy"):
         raise UnsupportedError(f"{config.source}: topk_method {method!r} is not supported")
     config.expect("scoring_func", "softmax")
+    # No published model normalises: the authors' code would, and leave out the scale; transformers wouldn't.
     config.expect("norm_topk_prob", False)
     groups, chosen = config.get("n_group"), config.get("topk_group")
     grouped = {"groups": groups, "groups_per_token": chosen} if method != "greedy" else {}

@@ -21,8 +21,8 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    # What transformers' class takes absent keys for; nothing else would show that they were meant.
-    config.assume(first_k_dense_replace=3, n_group=8, topk_group=4, routed_scaling_factor=2.5)
+    config.assume(first_k_dense_replace=3, n_shared_experts=1, n_group=8, topk_group=4)
+    config.assume(routed_scaling_factor=2.5, q_lora_rank=1536)
     shape = read_latent_shape(config)
     return ModelConfig(**shape, experts=read_routed_experts(config, shape["num_hidden_layers"]))
 

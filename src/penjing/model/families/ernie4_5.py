@@ -10,7 +10,7 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(head_dim=128)
+    config.assume(num_key_value_heads=2, head_dim=128)
     bias = config.flag("use_bias")
     return ModelConfig(**read_ernie_shape(config), qkv_bias=bias, o_bias=bias, mlp_bias=bias)
 
@@ -19,6 +19,7 @@ def read_ernie_shape(config: ForeignConfig) -> dict[str, Any]:
     """What the models with and without experts share."""
     config.assume(rope_theta=500_000.0, rms_norm_eps=1e-5, tie_word_embeddings=True)
     config.expect("compression_ratio", 1, 1.0)  # of positions
+    config.expect("use_rmsnorm", True)
     shape = read_shape(config)
     return shape | {
         "windows": (None,) * shape["num_hidden_layers"],

@@ -21,7 +21,10 @@ _WITHOUT_EFFECT = (
 
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(num_key_value_heads=4)
     config.expect("use_bias", False)
+    config.expect("moe_gate", "topk")
+    config.expect("moe_gate_act", "softmax")
     shape = read_ernie_shape(config)
     return ModelConfig(**shape, experts=_experts(config, shape["num_hidden_layers"]))
 

@@ -19,7 +19,8 @@ from penjing.model.names import Rule
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(partial_rotary_factor=0.5, rms_norm_eps=1e-5, first_k_dense_replace=1)
+    config.assume(partial_rotary_factor=0.5, rms_norm_eps=1e-5)
+    config.assume(num_key_value_heads=8, first_k_dense_replace=1, n_shared_experts=1)
     shape = read_shape(config, partial=True)
     return ModelConfig(
         **shape,

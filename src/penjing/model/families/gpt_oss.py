@@ -16,6 +16,7 @@ from penjing.model.names import Rule, rename
 
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(rms_norm_eps=1e-5, rope_theta=150_000.0)
     config.expect("swiglu_alpha", 1.702)
     config.expect("hidden_act", "silu")
     config.ignore("experts_per_token", "initial_context_length")  # they repeat other keys

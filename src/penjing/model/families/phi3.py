@@ -14,6 +14,7 @@ from penjing.model.names import Rule
 
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(rms_norm_eps=1e-5)
     config.expect("attention_bias", False)
     window = config.integer("sliding_window") if config.get("sliding_window") is not None else None
     config.ignore("original_max_position_embeddings")  # LongRoPE alone makes use of it

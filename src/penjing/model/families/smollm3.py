@@ -10,6 +10,7 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(rope_theta=2_000_000.0)
     bias, shape = config.flag("attention_bias"), read_shape(config)
     window = config.integer("sliding_window") if config.flag("use_sliding_window") else None
     config.ignore("sliding_window")  # without effect unless it is switched on

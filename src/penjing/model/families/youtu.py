@@ -16,7 +16,7 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(tie_word_embeddings=True)
+    config.assume(tie_word_embeddings=True, q_lora_rank=1536)
     config.ignore("embedding_initializer_range", "num_nextn_predict_layers")
     return ModelConfig(**read_latent_shape(config))
 
