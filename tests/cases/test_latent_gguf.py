@@ -41,7 +41,7 @@ def reference(request) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(3)
         model = AutoModelForCausalLM.from_config(request.param).eval()
-        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        for name, tensor in model.state_dict().items():
             if "norm" in name or "bias" in name:
                 torch.nn.init.normal_(tensor, mean=float("norm" in name), std=0.2)
     return model

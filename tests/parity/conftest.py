@@ -16,9 +16,9 @@ def twin(request, tmp_path_factory):
     with torch.random.fork_rng():
         torch.manual_seed(5)
         reference = AutoModelForCausalLM.from_config(config_of(request.param)).eval()
-        # transformers keeps the corrections of some routers as buffers.
-        for name, tensor in (*reference.named_parameters(), *reference.named_buffers()):
-            if "norm" in name or "bias" in name:
-                torch.nn.init.normal_(tensor, mean=float("norm" in name), std=0.2)
+        drawn = [(n, t) for n, t in reference.named_parameters() if "norm" in n or "bias" in n]
+        drawn += [(n, t) for n, t in reference.named_buffers() if n.endswith("correction_bias")]
+        for name, tensor in drawn:
+            torch.nn.init.normal_(tensor, mean=float("norm" in name), std=0.2)
     reference.save_pretrained(folder)
     return reference, load_decoder(plan_load(open_checkpoint(folder)))
