@@ -15,7 +15,7 @@ UNSAYABLE = {
     *("mistral window", "mixtral window tied", "qwen2 upper windows", "qwen2 layer types"),
     *("qwen2 moe normalised, some layers dense", "qwen2 moe every second layer", "qwen3 biases", "qwen3 moe"),
     *("gemma untied, legacy gelu", "gemma2", "gemma2 no caps", "gemma3", "gemma3 layer types, long"),
-    *("glm", "glm no biases", "olmo2 multi-head", "smollm3 listed layers", "neox all turned, no biases"),
+    *("olmo2 multi-head", "smollm3 listed layers", "neox all turned, no biases"),
     *("gpt2 untied, narrow", "gpt-neo", "deepseek v3 yarn, biases"),
     *("deepseek v2 tied, biases, one layer dense", "deepseek v3 halves, unnormalised"),
     *("glm4 moe lite listed layers", "dots1 groups, biases, upper windows", "ernie untied, biases"),

@@ -61,6 +61,12 @@ def apply_rules(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[Stor
     return list(placed.values())
 
 
+def used_rules(rules: Iterable[Rule], names: Iterable[str]) -> list[Rule]:
+    """Those of the rules that are about a tensor of the file: some files hold apart what others fuse."""
+    patterns = {_pattern(name)[0] for name in names}
+    return [rule for rule in rules if rule.stored in patterns]
+
+
 def _rule_of_part(pattern: str, by_pattern: Mapping[str, Rule]) -> Rule:
     """A tensor that no rule names, beside its module's weight if that is merely renamed."""
     module, _, leaf = pattern.rpartition(".")

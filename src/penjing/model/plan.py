@@ -17,7 +17,7 @@ from penjing.model.foreign import ForeignConfig
 from penjing.model.gguf_names import gguf_rules
 from penjing.model.gguf_parts import assembled
 from penjing.model.gguf_rope import ROPE_TENSORS, rope_from_tensors
-from penjing.model.names import Rule, Stored, apply_rules
+from penjing.model.names import Rule, Stored, apply_rules, used_rules
 from penjing.model.quantization import FORMAT_KEY, is_own_format, read_quantization
 from penjing.model.shapes import Shape, tensor_shapes
 from penjing.packed.parts import PackedSpec
@@ -109,7 +109,8 @@ def identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     foreign = ForeignConfig(own, source)
     hf_config = {"architectures": [family.architecture], "model_type": family.model_types[0]}
     hf_config |= family.gguf.config(foreign)
-    hf_config |= {key: tensor in checkpoint.tensors for key, tensor in family.gguf.flags}
+    flags = family.gguf.flags
+    hf_config |= {key: any(key == k and t in checkpoint.tensors for k, t in flags) for key, _ in flags}
     rope = rope_from_tensors(checkpoint, hf_config, foreign)
     hf_config |= {} if rope is None else {"rope_parameters": rope}
     ignored = foreign.finish()
@@ -127,7 +128,8 @@ def _rules(
     names."""
     if checkpoint.kind == "gguf":
         assert family.gguf
-        return (*family.gguf.rules(config), *gguf_rules(config))
+        own = used_rules(family.gguf.rules(config), checkpoint.tensors)
+        return (*own, *gguf_rules(config))
     return () if is_own_format(hf_config) else tuple(family.rules(config))
 
 

@@ -41,7 +41,7 @@ class GGUFForm:
     prefix) to a Hugging Face config; `rules` for tensors that aren't stored as `gguf_names` has them;
     `metadata`, keys that `gguf_metadata` doesn't write or writes in another way; `applies`, which tells
     families apart that share an architecture, by metadata and tensor names; `flags`, config keys that are
-    true where the file has the tensor beside them; and `parts`, matrices that may be stored in parts, and are
+    true where the file has a tensor beside them; and `parts`, matrices that may be stored in parts, and are
     so written."""
 
     architectures: tuple[str, ...]

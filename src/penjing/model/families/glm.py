@@ -6,7 +6,8 @@ from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import fused_gate_rule, read_shape
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import fused_gate_rules, fused_qkv_rules, gguf_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule
 
@@ -32,4 +33,20 @@ def rules(config: ModelConfig) -> Sequence[Rule]:
     return [fused_gate_rule("model.layers.{i}.mlp.gate_up_proj.weight")]
 
 
-FAMILY = Family(("glm",), "GlmForCausalLM", read, rules)
+def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
+    return gguf_shape(metadata, partial=True)
+
+
+def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
+    """Files made from ChatGLM's own folders hold queries, keys and values fused, others hold them apart."""
+    return [*fused_qkv_rules(biases=True), *fused_gate_rules()]
+
+
+# ChatGLM3 and GLM-4, whose own code computes the same.
+GGUF = GGUFForm(
+    ("chatglm",),
+    gguf_config,
+    gguf_rules,
+    flags=(("attention_bias", "blk.0.attn_q.bias"), ("attention_bias", "blk.0.attn_qkv.bias")),
+)
+FAMILY = Family(("glm",), "GlmForCausalLM", read, rules, gguf=GGUF)
