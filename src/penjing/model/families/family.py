@@ -6,6 +6,7 @@ from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.foreign import ForeignConfig
+from penjing.model.gguf_parts import KeysAndValues
 from penjing.model.names import Rule
 
 
@@ -19,6 +20,11 @@ def no_metadata(config: ModelConfig) -> dict[str, Any]:
     return {}
 
 
+def no_parts(config: ModelConfig) -> Sequence[KeysAndValues]:
+    """Every matrix is whole."""
+    return ()
+
+
 def no_rules(config: ModelConfig) -> Sequence[Rule]:
     """The file's tensors are the module's."""
     return ()
@@ -29,8 +35,9 @@ class GGUFForm:
     """A family in GGUF files: the architectures' names; `config`, which maps their metadata (keys without the
     prefix) to a Hugging Face config; `rules` for tensors that aren't stored as `gguf_names` has them;
     `metadata`, keys that `gguf_metadata` doesn't write or writes in another way; `applies`, which tells
-    families apart that share an architecture, by metadata and tensor names; and `flags`, config keys that are
-    true where the file has the tensor beside them."""
+    families apart that share an architecture, by metadata and tensor names; `flags`, config keys that are
+    true where the file has the tensor beside them; and `parts`, matrices that may be stored in parts, and are
+    so written."""
 
     architectures: tuple[str, ...]
     config: Callable[[ForeignConfig], dict[str, Any]]
@@ -38,6 +45,7 @@ class GGUFForm:
     metadata: Callable[[ModelConfig], dict[str, Any]] = no_metadata
     applies: Callable[[Mapping[str, Any], Collection[str]], bool] = always
     flags: tuple[tuple[str, str], ...] = ()
+    parts: Callable[[ModelConfig], Sequence[KeysAndValues]] = no_parts
 
 
 @dataclass(frozen=True)
