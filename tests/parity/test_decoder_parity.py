@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.parity import twins_gemma_and_others
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 from penjing.formats.open import open_checkpoint
@@ -63,6 +64,7 @@ TWINS = {
     ),
     "qwen3 tied": Qwen3Config(**TINY, head_dim=16, tie_word_embeddings=True),
     "qwen3 biases": Qwen3Config(**TINY, head_dim=32, attention_bias=True),
+    **twins_gemma_and_others.TWINS,
 }
 
 
@@ -72,9 +74,11 @@ def twin(request, tmp_path_factory):
     with torch.random.fork_rng():
         torch.manual_seed(5)
         reference = AutoModelForCausalLM.from_config(TWINS[request.param]).eval()
+        adds_one = reference.config.model_type.startswith("gemma")
         for name, parameter in reference.named_parameters():
             if "norm" in name or "bias" in name:
-                torch.nn.init.normal_(parameter, mean=float("norm" in name), std=0.2)
+                mean = float("norm" in name and not adds_one)
+                torch.nn.init.normal_(parameter, mean=mean, std=0.2)
     reference.save_pretrained(folder)
     return reference, load_decoder(plan_load(open_checkpoint(folder)))
 

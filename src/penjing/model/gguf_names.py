@@ -86,8 +86,9 @@ def rope_with_factors(
 
     LongRoPE with equal short and long factors and a magnitude of one is the same function.
     """
-    if rope["rope_type"] != "default" or factors.dim() != 1 or not bool((factors > 0).all()):
-        raise InputError(f"the GGUF file's {ROPE_FACTORS} contradict its rope settings ({rope['rope_type']})")
+    kind = rope.get("rope_type", "one for each kind of layer")
+    if kind != "default" or factors.dim() != 1 or not bool((factors > 0).all()):
+        raise InputError(f"the GGUF file's {ROPE_FACTORS} contradict its rope settings ({kind})")
     values = factors.tolist()
     return {
         "rope_type": "longrope",

@@ -34,6 +34,23 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 
+class HeadNorm(nn.Module):
+    """Either of them over the values of each head (..., H, h), where every head has a gain of its own."""
+
+    def __init__(self, config: ModelConfig, heads: int) -> None:
+        super().__init__()
+        shape = (heads, config.head_dim)
+        self.weight = nn.Parameter(torch.empty(shape))
+        self.bias = nn.Parameter(torch.empty(shape)) if config.norm_bias else None
+        self.normalize = F.rms_norm if config.norm == "rms" else F.layer_norm
+        self.eps = config.norm_eps
+        self.offset = config.norm_offset
+
+    def forward(self, x_BLHh: torch.Tensor) -> torch.Tensor:
+        x_BLHh = self.normalize(x_BLHh, x_BLHh.shape[-1:], eps=self.eps) * (self.weight + self.offset)
+        return x_BLHh if self.bias is None else x_BLHh + self.bias
+
+
 def make_norm(config: ModelConfig, size: int | None = None) -> RMSNorm | LayerNorm:
     """The config's kind of norm over `size` values (the hidden size unless given)."""
     size = config.hidden_size if size is None else size

@@ -78,7 +78,8 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
 def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     source = str(checkpoint.path)
     if checkpoint.kind == "hf":
-        return family_of_model_type(checkpoint.config.get("model_type"), source), dict(checkpoint.config)
+        family = family_of_model_type(checkpoint.config.get("model_type"), source)
+        return family, {**family.defaults, **checkpoint.config}
     metadata = checkpoint.config
     arch = metadata.get("general.architecture")
     family = family_of_gguf(arch, source)

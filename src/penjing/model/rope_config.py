@@ -10,6 +10,7 @@ from penjing.model.foreign import ForeignConfig
 
 _ALIASES = {"su": "longrope", "none": "default"}
 _NEED_TRAINED_LENGTH = ("llama3", "yarn", "longrope")
+_LAYER_KINDS = ("full_attention", "sliding_attention")
 
 
 def read_rope(config: ForeignConfig, default_theta: float = 10_000.0) -> RopeConfig:
@@ -28,6 +29,29 @@ def read_rope(config: ForeignConfig, default_theta: float = 10_000.0) -> RopeCon
     if values["rope_type"] in _NEED_TRAINED_LENGTH:
         _add_trained_length(values, config)
     return _build(values, config.source)
+
+
+def read_ropes(config: ForeignConfig) -> tuple[RopeConfig, RopeConfig | None]:
+    """The rotation, and that of windowed layers where they have their own: `rope_parameters` by kind of
+    layer, or, before transformers 5, `rope_local_base_freq` beside the other settings."""
+    theta, local_theta = config.get("rope_theta"), config.get("rope_local_base_freq")
+    parameters = config.get("rope_parameters")
+    if not isinstance(parameters, Mapping) or not set(parameters) & set(_LAYER_KINDS):
+        local = None if local_theta is None else _read_settings(config, None, local_theta)
+        return read_rope(config), local
+    if set(parameters) - set(_LAYER_KINDS):
+        raise UnsupportedError(
+            f"{config.source}: rope_parameters names more than {' and '.join(_LAYER_KINDS)}"
+        )
+    config.expect("rope_scaling", None)
+    full, local = (parameters.get(kind) for kind in _LAYER_KINDS)
+    return _read_settings(config, full, theta), _read_settings(config, local, local_theta or theta)
+
+
+def _read_settings(config: ForeignConfig, settings: Any, theta: Any) -> RopeConfig:
+    lengths = ("max_position_embeddings", "original_max_position_embeddings")
+    alone = {key: config.get(key) for key in lengths} | {"rope_theta": theta, "rope_parameters": settings}
+    return read_rope(ForeignConfig(alone, config.source))
 
 
 def rope_to_hf(rope: RopeConfig) -> dict[str, Any]:

@@ -70,9 +70,15 @@ def _projections(name: str, config: ModelConfig) -> Named:
     for leaf, rows in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
         yield from _linear(f"{name}.{leaf}", rows, config.hidden_size, config.qkv_bias)
     if config.qk_norm:
-        per_head = config.qk_norm == "head"
-        yield from _norm(f"{name}.q_norm", config.head_dim if per_head else queries, config)
-        yield from _norm(f"{name}.k_norm", config.head_dim if per_head else keys, config)
+        yield from _norm(f"{name}.q_norm", _normed(config.num_attention_heads, config), config)
+        yield from _norm(f"{name}.k_norm", _normed(config.num_key_value_heads, config), config)
+
+
+def _normed(heads: int, config: ModelConfig) -> Shape:
+    """The gains of a norm of queries or keys."""
+    if config.qk_norm == "each head":
+        return (heads, config.head_dim)
+    return (heads * config.head_dim if config.qk_norm == "width" else config.head_dim,)
 
 
 def _latent_projections(name: str, latent: LatentConfig, config: ModelConfig) -> Named:
@@ -116,7 +122,8 @@ def _linear(name: str, rows: int, columns: int, bias: bool) -> Named:
         yield f"{name}.bias", (rows,)
 
 
-def _norm(name: str, size: int, config: ModelConfig) -> Named:
-    yield f"{name}.weight", (size,)
+def _norm(name: str, size: int | Shape, config: ModelConfig) -> Named:
+    shape = (size,) if isinstance(size, int) else size
+    yield f"{name}.weight", shape
     if config.norm_bias:
-        yield f"{name}.bias", (size,)
+        yield f"{name}.bias", shape

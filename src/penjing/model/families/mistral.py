@@ -1,4 +1,5 @@
-"""Mistral 7B and its successors: Llama with a window in every layer (none in later releases)."""
+"""Mistral 7B and its successors: Llama with a window in every layer, none in later releases; Ministral's
+config may name the layers."""
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape, read_windows
@@ -16,4 +17,4 @@ def read(config: ForeignConfig) -> ModelConfig:
 
 
 # llama.cpp writes Mistral models under the llama architecture, so no GGUF file names this family.
-FAMILY = Family(("mistral",), "MistralForCausalLM", read)
+FAMILY = Family(("mistral", "ministral"), "MistralForCausalLM", read, defaults={"sliding_window": 4096})

@@ -4,10 +4,40 @@ from difflib import get_close_matches
 from typing import Any
 
 from penjing.errors import UnsupportedError
-from penjing.model.families import llama, mistral, qwen2, qwen3
+from penjing.model.families import (
+    cohere,
+    cohere2,
+    gemma,
+    gemma2,
+    gemma3,
+    granite,
+    helium,
+    llama,
+    mistral,
+    olmo2,
+    olmo3,
+    qwen2,
+    qwen3,
+    smollm3,
+)
 from penjing.model.families.family import Family
 
-FAMILIES = (llama.FAMILY, mistral.FAMILY, qwen2.FAMILY, qwen3.FAMILY)
+FAMILIES = (
+    llama.FAMILY,
+    mistral.FAMILY,
+    qwen2.FAMILY,
+    qwen3.FAMILY,
+    gemma.FAMILY,
+    gemma2.FAMILY,
+    gemma3.FAMILY,
+    olmo2.FAMILY,
+    olmo3.FAMILY,
+    smollm3.FAMILY,
+    granite.FAMILY,
+    cohere.FAMILY,
+    cohere2.FAMILY,
+    helium.FAMILY,
+)
 _BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}
 _BY_GGUF = {arch: family for family in FAMILIES if family.gguf for arch in family.gguf.architectures}
 
