@@ -18,6 +18,7 @@ from penjing.model.gguf_names import ROPE_FACTORS, gguf_rules, rope_with_factors
 from penjing.model.names import Rule, Stored, apply_rules
 from penjing.model.quantization import FORMAT_KEY, read_quantization
 from penjing.model.shapes import Shape, tensor_shapes
+from penjing.model.text_part import text_part
 from penjing.packed.specs import PackedSpec
 
 HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
@@ -56,6 +57,7 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     Raises `UnsupportedError` for an unknown architecture or setting, `InputError` for missing, unexpected or
     mis-shaped tensors, each listed.
     """
+    checkpoint = text_part(checkpoint)
     family, hf_config = _identify(checkpoint)
     source = str(checkpoint.path)
     foreign = ForeignConfig(hf_config, source)
@@ -79,7 +81,7 @@ def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     source = str(checkpoint.path)
     if checkpoint.kind == "hf":
         family = family_of_model_type(checkpoint.config.get("model_type"), source)
-        return family, {**family.defaults, **checkpoint.config}
+        return family, {"architectures": [family.architecture], **family.defaults, **checkpoint.config}
     metadata = checkpoint.config
     arch = metadata.get("general.architecture")
     family = family_of_gguf(arch, source)

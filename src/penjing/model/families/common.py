@@ -127,7 +127,9 @@ def _gguf_rope(metadata: ForeignConfig) -> dict[str, Any]:
         "rope_type": metadata.get("rope.scaling.type"),
         "factor": metadata.get("rope.scaling.factor"),
         "original_max_position_embeddings": metadata.get("rope.scaling.original_context_length"),
-        "attention_factor": metadata.get("rope.scaling.attn_factor"),
+        "attention_factor": metadata.get(
+            "rope.scaling.yarn_attn_factor", metadata.get("rope.scaling.attn_factor")
+        ),
         "beta_fast": metadata.get("rope.scaling.yarn_beta_fast"),
         "beta_slow": metadata.get("rope.scaling.yarn_beta_slow"),
     }
