@@ -51,7 +51,7 @@ soak: venv
 
 bench: venv
 	$(BIN)/python -m benchmarks.quality --into docs/benchmarks.md
-	$(BIN)/python -m benchmarks.opening --into docs/benchmarks.md
+	$(BIN)/python -m benchmarks.open --into docs/benchmarks.md
 
 wheel: venv
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

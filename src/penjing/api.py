@@ -13,15 +13,18 @@ import torch
 from penjing.engine.generate import Completion, Piece, complete, generate
 from penjing.engine.params import SamplingParams
 from penjing.errors import InputError
+from penjing.formats.checkpoint import Checkpoint
 from penjing.formats.json_file import read_json
-from penjing.memory import require_memory
+from penjing.memory import leaves_room, require_memory
 from penjing.model.decoder import Decoder
-from penjing.model.ledger import Ledger, base_bytes, load_bytes, plan_ledger
+from penjing.model.gguf_saving import save_gguf
+from penjing.model.ledger import Ledger, base_bytes, least_load_bytes, load_bytes, plan_ledger
 from penjing.model.linear import keep_float
 from penjing.model.loading import Progress, load_decoder
 from penjing.model.opening import OpenedModel, open_model
 from penjing.model.plan import LoadPlan
 from penjing.model.saving import module_ledger, save_folder, storage_dtypes
+from penjing.text.gguf_metadata import tokenizer_metadata
 from penjing.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -35,7 +38,8 @@ class Model:
     """A loaded language model with its tokenizer and what is needed to save it again.
 
     `stored` is the ledger of the files it came from; `dtypes` says how each float tensor is stored when it is
-    saved; `notices` are oddities found on the way, a sentence each.
+    saved; `notices` are oddities found on the way, a sentence each; `gguf_metadata` is what a GGUF file said
+    beside the architecture.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Model:
     dtypes: Mapping[str, torch.dtype]
     stored: Ledger
     notices: tuple[str, ...] = ()
+    gguf_metadata: Mapping[str, Any] | None = None
 
     @property
     def config(self):
@@ -108,25 +113,45 @@ class Model:
             Path(out), self.module, self.dtypes, self.hf_config, self.generation_config, extras
         )
 
+    def save_gguf(self, out: str | Path) -> int:
+        """Write a GGUF file, whole or not at all; returns the bytes of its tensors. Packed weights are
+        unpacked, vectors are float32. Raises `UnsupportedError` for what GGUF can't hold."""
+        metadata = self.gguf_metadata or {
+            "general.name": Path(self.name).name,
+            **tokenizer_metadata(self.tokenizer, self.config.vocab_size),
+        }
+        return save_gguf(Path(out), self.module, self.dtypes, self.hf_config["model_type"], metadata)
 
-def load(ref: str | Path | OpenedModel, progress: Progress | None = None) -> Model:
+
+def load(
+    ref: str | Path | OpenedModel, progress: Progress | None = None, hold_stored: bool | None = None
+) -> Model:
     """Open a Hugging Face folder, a GGUF file, or a folder that penjing wrote, and read its weights.
 
-    Weights are computed with in float32; packed ones stay packed. Raises `InputError` or `UnsupportedError`
-    for what can't be opened, `ResourceError` when it wouldn't fit in memory; nothing is loaded then.
+    Weights are computed with in float32; packed ones stay packed. With `hold_stored` float matrices stay in
+    the file as well, mapped, and are unpacked each time they are used, which is slower; None: where they
+    would take more than half of the free memory. Raises `InputError` or `UnsupportedError` for what can't be
+    opened, `ResourceError` when it wouldn't fit in memory; nothing is loaded then.
     """
     opened = ref if isinstance(ref, OpenedModel) else open_model(ref)
-    plan, tokenizer = opened.plan, opened.tokenizer
-    require_memory(load_bytes(plan), f"loading {opened.name}", "close other programs or use a smaller model")
+    plan, tokenizer, notices = opened.plan, opened.tokenizer, opened.notices
+    as_floats = load_bytes(plan)
+    if hold_stored is None:
+        hold_stored = not leaves_room(as_floats)
+        if hold_stored:
+            notices += (_held_notice(opened.name, as_floats),)
+    need = least_load_bytes(plan) if hold_stored else as_floats
+    require_memory(need, f"loading {opened.name}", "close other programs or use a smaller model")
     return Model(
         name=opened.name,
-        module=load_decoder(plan, progress),
+        module=load_decoder(plan, progress, hold_stored),
         tokenizer=tokenizer,
         hf_config=plan.hf_config,
         generation_config=_generation_config(plan, tokenizer),
         dtypes=storage_dtypes(plan),
         stored=plan_ledger(plan),
-        notices=opened.notices,
+        notices=notices,
+        gguf_metadata=_gguf_metadata(plan.checkpoint),
     )
 
 
@@ -148,6 +173,25 @@ def compare(
     return measure.compare(
         first.module, second.module, first.tokenizer, texts, name=second.name, against=first.name, **options
     )
+
+
+def _held_notice(name: str, as_floats: int) -> str:
+    return (
+        f"{name} would take {as_floats / 1e6:,.0f} MB in float32, more than half of the memory that is free,"
+        " so its weights stay in the file and are unpacked each time they are used, which is slower"
+    )
+
+
+def _gguf_metadata(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """What a GGUF file says of the model and its tokenizer, less what describes this one file."""
+    if checkpoint.kind != "gguf":
+        return None
+    of_the_file = ("general.architecture", "general.file_type", "general.alignment", "general.quantization")
+    return {
+        key: value
+        for key, value in checkpoint.config.items()
+        if key.startswith(("general.", "tokenizer.")) and not key.startswith(of_the_file)
+    }
 
 
 def _generation_config(plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -14,6 +14,12 @@ def available_memory() -> int:
     return max(0, min(_machine(), _control_group(), _address_space()))
 
 
+def leaves_room(need: int) -> bool:
+    """Whether `need` bytes take at most half of what is free; the rest is for caches and everything else on
+    the machine."""
+    return need <= available_memory() / 2
+
+
 def require_memory(need: int, purpose: str, remedy: str) -> None:
     """Raise `ResourceError` when `purpose` needs more bytes than are free."""
     free = available_memory()

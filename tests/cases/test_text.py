@@ -34,6 +34,27 @@ def test_a_template_only_in_its_own_file_is_found_and_kept(tmp_path: Path) -> No
     assert AutoTokenizer.from_pretrained(tmp_path / "b").chat_template == CHAT_TEMPLATE
 
 
+def test_a_template_only_in_chat_template_json_is_found_and_kept(tmp_path: Path) -> None:
+    folder = write_folder(
+        tmp_path / "a", byte_level_backend(), chat_template={"chat_template": CHAT_TEMPLATE}
+    )
+    tokenizer = tokenizer_from_folder(folder)
+    assert tokenizer.chat_text(CHAT) == RENDERED
+    tokenizer.save(tmp_path / "b")
+    assert tokenizer_from_folder(tmp_path / "b").chat_template == CHAT_TEMPLATE
+
+
+def test_a_template_of_chat_template_json_gives_way_to_the_file_and_it_is_told(tmp_path: Path) -> None:
+    folder = write_folder(
+        tmp_path, byte_level_backend(), {"chat_template": "a"}, chat_template={"chat_template": "b"}
+    )
+    assert tokenizer_from_folder(folder).chat_template == "b"
+    (folder / "chat_template.jinja").write_text("c", encoding="utf-8")
+    tokenizer = tokenizer_from_folder(folder)
+    assert tokenizer.chat_template == "c"
+    assert "chat_template.jinja; chat_template.json has another one" in " ".join(tokenizer.notices)
+
+
 def test_a_template_only_in_gguf_metadata_is_found_and_kept(tmp_path: Path) -> None:
     metadata = gguf_metadata(byte_level_backend()) | {"tokenizer.chat_template": CHAT_TEMPLATE}
     tokenizer = tokenizer_from_gguf(metadata)
@@ -118,6 +139,21 @@ def test_round_trips_do_not_grow_blanks_around_flagged_tokens(tmp_path: Path) ->
         assert twice == once
 
 
+def test_phi_3s_tokens_take_the_blanks_after_them_although_gguf_keeps_no_flags() -> None:
+    pieces = ["<unk>", "<s>", "<|end|>", "▁", "a"]
+    metadata = {
+        "general.architecture": "phi3",
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": pieces,
+        "tokenizer.ggml.scores": [0.0, 0.0, 0.0, -1.0, -2.0],
+        "tokenizer.ggml.token_type": [2, 3, 3, 1, 1],
+        "tokenizer.ggml.add_bos_token": False,
+    }
+    assert tokenizer_from_gguf(metadata).encode("<|end|> \n a<s> a") == [2, 3, 4, 1, 3, 3, 4]
+    llama = metadata | {"general.architecture": "llama"}
+    assert tokenizer_from_gguf(llama).encode("<|end|> a<s> a") == [2, 3, 3, 4, 1, 3, 3, 4]
+
+
 def test_an_added_token_with_letters_beyond_ascii_is_decoded_as_it_is_written(tmp_path: Path) -> None:
     backend = byte_level_backend()
     backend.add_tokens([AddedToken("<é>", normalized=False)])
@@ -195,6 +231,44 @@ def test_a_gguf_conversion_keeps_the_end_of_turn() -> None:
     assert tokenizer_from_gguf(gguf_metadata(backend, eot_token_id=3)).end_ids == {1, 3}
     # Not named by the file, but <|end|> is there as a control token.
     assert tokenizer_from_gguf(gguf_metadata(backend)).end_ids == {1, 2}
+
+
+def test_the_token_that_the_template_puts_after_an_answer_ends_it(tmp_path: Path) -> None:
+    backend = byte_level_backend()
+    folder = write_folder(tmp_path / "a", backend, {"chat_template": CHAT_TEMPLATE})
+    assert tokenizer_from_folder(folder).end_ids == {1, backend.token_to_id("<|end|>")}
+    metadata = gguf_metadata(backend, eot_token_id=1) | {"tokenizer.chat_template": CHAT_TEMPLATE}
+    assert tokenizer_from_gguf(metadata).end_ids == {1, backend.token_to_id("<|end|>")}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for m in messages %}{{ m.content }}\n{% endfor %}",  # nothing after an answer
+        "{% for m in messages %}{{ m.content }}.<|end|>{% endfor %}",  # not right after it
+        "{{ raise_exception('no') }}",
+        "{{ messages[0].content }}<|end|>",  # no answer in it
+        "{% for m in",
+    ],
+)
+def test_a_template_that_shows_no_end_of_a_turn_adds_none(template: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, byte_level_backend(), {"chat_template": template})
+    assert tokenizer_from_folder(folder).end_ids == {1}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        (["<|end|>", "<|return|>", "<|call|>"], {"<|return|>", "<|call|>"}),
+        (["<|end|>", "<turn|>"], {"<|end|>", "<turn|>"}),
+        (["[EOT]"], {"[EOT]", "<|end|>"}),
+    ],
+)
+def test_control_tokens_known_to_end_turns_end_answers(tokens: list[str], expected: set[str]) -> None:
+    backend = byte_level_backend()
+    backend.add_special_tokens(tokens)
+    ids = tokenizer_from_gguf(gguf_metadata(backend)).end_ids
+    assert ids == {1, *(backend.token_to_id(token) for token in expected)}
 
 
 # Merges written as pairs or as strings

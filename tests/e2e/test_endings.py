@@ -30,6 +30,25 @@ def test_too_little_memory_exits_3_with_the_stage_and_a_remedy(tiny):
     assert done.stderr.startswith("error: memory ran out while loading") and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("verb", "stage"),
+    [(("shrink", "--to", "1/2", "-o", "out"), "shrinking"), (("eval",), "loading"), (("chat",), "loading")],
+    ids=["shrink", "eval", "chat"],
+)
+def test_memory_that_would_not_do_is_said_before_torch_is_there(tiny, tmp_path, verb, stage):
+    code = (
+        "import sys, penjing.memory\n"
+        "penjing.memory.available_memory = lambda: 100_000\n"
+        "from penjing.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n"
+        "    print('torch' in sys.modules, end.code)\n"
+    )
+    call = [sys.executable, "-c", code, verb[0], str(tiny), *verb[1:]]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
+    assert f"{stage} {tiny} needs" in done.stderr and "are free" in done.stderr
+    assert done.stdout.split() == ["False", "3"]
+
+
 def test_a_model_that_would_not_fit_is_refused_with_both_numbers(call, monkeypatch, tiny):
     monkeypatch.setattr("penjing.memory.available_memory", lambda: 100_000)
     ended = call("chat", tiny, "--prompt", "leaf")

@@ -67,6 +67,13 @@ def test_two_runs_write_identical_bytes(original, tmp_path):
     assert digests[0] == digests[1]
 
 
+def test_more_texts_than_the_effort_can_measure_are_refused_before_any_work(original, monkeypatch):
+    monkeypatch.setattr("penjing.shrink.shrink.make_builder", None)
+    many = {f"text {i}": documents(12) for i in range(300)}
+    with pytest.raises(InputError, match="too few for 300 texts"):
+        penjing.shrink(original, to=0.5, effort="fast", texts=many)
+
+
 def test_shrinking_leaves_the_global_random_state_alone(original):
     before = torch.get_rng_state()
     penjing.shrink(original, to=0.5, effort="fast", texts={"words": documents()})

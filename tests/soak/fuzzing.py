@@ -1,12 +1,19 @@
 """What the fuzz tests share: how much they try, odd values, and what may come out."""
 
-from collections.abc import Iterator
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from penjing.errors import PenjingError
+
+# Seconds that each kind of file is tried for; its tests share them.
+SECONDS = float(os.environ.get("PENJING_SOAK_SECONDS", "120"))
 
 soak = settings(
     max_examples=1000,
@@ -30,3 +37,19 @@ def nothing_but_clear_refusals() -> Iterator[None]:
     except PenjingError as error:
         assert 0 < len(str(error)) < 3000
         str(error).encode("utf-8")
+
+
+def keep_trying(share: float = 1.0) -> Callable[[Any], Any]:
+    """Repeat a property with fresh examples for a share of the kind's seconds."""
+
+    def decorate(test: Any) -> Any:
+        @functools.wraps(test)
+        def repeated(*args: Any, **kwargs: Any) -> None:
+            end = time.monotonic() + share * SECONDS
+            test(*args, **kwargs)
+            while time.monotonic() < end:
+                test(*args, **kwargs)
+
+        return repeated
+
+    return decorate

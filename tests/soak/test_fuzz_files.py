@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.soak.fuzzing import anything, extreme, nothing_but_clear_refusals, scalars, soak
+from tests.soak.fuzzing import anything, extreme, keep_trying, nothing_but_clear_refusals, scalars, soak
 from tests.unit.formats_files import gguf_file, hf_folder, raw_safetensors
 
 from penjing.formats.hf_folder import INDEX, WEIGHTS
@@ -53,6 +53,7 @@ def safetensors_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (hf_folder(tmp_path_factory.mktemp("hf") / "m") / WEIGHTS).read_bytes()
 
 
+@keep_trying(1 / 3)
 @soak
 @given(edits, st.floats(0.1, 1))
 def test_a_gguf_file_with_any_bytes_changed(tmp_path: Path, gguf_bytes: bytes, changes, keep):
@@ -60,6 +61,7 @@ def test_a_gguf_file_with_any_bytes_changed(tmp_path: Path, gguf_bytes: bytes, c
     open_and_read(tmp_path / "m.gguf")
 
 
+@keep_trying(1 / 3)
 @soak
 @given(fields, st.sampled_from(["<I", "<Q"]))
 def test_a_gguf_header_with_any_field_made_extreme(tmp_path: Path, gguf_bytes: bytes, places, code: str):
@@ -70,6 +72,7 @@ def test_a_gguf_header_with_any_field_made_extreme(tmp_path: Path, gguf_bytes: b
     open_and_read(tmp_path / "m.gguf")
 
 
+@keep_trying(1 / 2)
 @soak
 @given(edits, st.floats(0, 1))
 def test_a_safetensors_file_with_any_bytes_changed(tmp_path: Path, safetensors_bytes: bytes, changes, keep):
@@ -91,6 +94,7 @@ entries = st.one_of(
 )
 
 
+@keep_trying(1 / 2)
 @soak
 @given(st.dictionaries(st.text(), entries, max_size=3), st.integers(0, 16))
 def test_a_safetensors_header_of_any_json(tmp_path: Path, header: dict[str, Any], nbytes: int):
@@ -105,6 +109,7 @@ files = st.one_of(
 )
 
 
+@keep_trying()
 @soak
 @given(st.one_of(anything, st.fixed_dictionaries({"weight_map": st.dictionaries(names, files, max_size=3)})))
 def test_an_index_of_any_json(tmp_path: Path, safetensors_bytes: bytes, index: Any):
@@ -114,6 +119,7 @@ def test_an_index_of_any_json(tmp_path: Path, safetensors_bytes: bytes, index: A
     open_and_read(tmp_path)
 
 
+@keep_trying(1 / 2)
 @soak
 @given(st.one_of(st.binary(max_size=40), anything.map(lambda value: json.dumps(value).encode("utf-8"))))
 def test_a_config_of_any_bytes(tmp_path: Path, safetensors_bytes: bytes, config: bytes):

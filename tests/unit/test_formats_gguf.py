@@ -195,8 +195,8 @@ UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
         "tensor 'a' has the unknown type 999",
     ),
     "tensor type name": (
-        {"tensors": [gguf_tensor(b"a", [256], 16)]},
-        "tensor 'a' has type IQ2_XXS; known are F32",
+        {"tensors": [gguf_tensor(b"a", [256], 15)]},
+        "tensor 'a' has type Q8_K; known are F32",
     ),
 }
 

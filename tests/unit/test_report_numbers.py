@@ -44,13 +44,6 @@ def test_what_is_absent_is_not_measured() -> None:
     assert numbers.percent_figure(None).text == numbers.nats_figure(None).text == "not measured"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(3.14, "3.1 s"), (59.7, "1 min 0 s"), (253.2, "4 min 13 s"), (7260, "2 h 1 min")]
-)
-def test_durations_are_said_as_people_say_them(seconds: float, text: str) -> None:
-    assert numbers.duration(seconds) == text
-
-
 def test_a_notice_becomes_a_sentence_once() -> None:
     assert numbers.sentence("an odd file") == "An odd file."
     assert numbers.sentence("Is it odd?") == "Is it odd?"

@@ -24,12 +24,8 @@ from penjing.errors import InputError
 from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
-    import torch
-
-    from penjing.model.cache import StaticCache
     from penjing.model.decoder import Decoder
 
-_CHUNK = 512  # prompt tokens a step, as in generation
 _REMEDY = "give smaller numbers for --batch, --prompt-tokens or --new-tokens"
 
 
@@ -103,46 +99,23 @@ class _Run:
     def _once(self, size: int) -> Speed:
         import torch
 
+        from penjing.engine.steps import extend, make_cache, prefill
+
         total = self.prompt_tokens + self.new_tokens
         generator = torch.Generator().manual_seed(self.seed)
         ids_BL = torch.randint(self.module.config.vocab_size, (size, total), generator=generator)
-        with torch.inference_mode():
-            cache = _cache(self.module, size, total)
-            started = time.perf_counter()
-            self._prefill(cache, ids_BL)
-            first = time.perf_counter()
-            for position in range(self.prompt_tokens, total):
-                self.module.head(self._step(cache, ids_BL, position, position + 1))
-            ended = time.perf_counter()
+        cache = make_cache(self.module, size, total, _REMEDY)
+        started = time.perf_counter()
+        prefill(self.module, cache, ids_BL[:, : self.prompt_tokens])
+        first = time.perf_counter()
+        for position in range(self.prompt_tokens, total):
+            extend(self.module, cache, ids_BL[:, position : position + 1], position)
+        ended = time.perf_counter()
         return Speed(
             prefill_tps=size * self.prompt_tokens / (first - started),
             decode_tps=size * self.new_tokens / (ended - first),
             ttft_ms=1e3 * (first - started),
         )
-
-    def _prefill(self, cache: StaticCache, ids_BL: torch.Tensor) -> None:
-        *starts, last = range(0, self.prompt_tokens, _CHUNK)
-        for start in starts:
-            self._step(cache, ids_BL, start, start + _CHUNK)
-        self.module.head(self._step(cache, ids_BL, last, self.prompt_tokens)[:, -1:])
-
-    def _step(self, cache: StaticCache, ids_BL: torch.Tensor, start: int, end: int) -> torch.Tensor:
-        import torch
-
-        positions_BL = torch.arange(start, end).expand(ids_BL.shape[0], -1)
-        return self.module.hidden(ids_BL[:, start:end], positions_BL, cache=cache)
-
-
-def _cache(module: Decoder, size: int, slots: int) -> StaticCache:
-    import torch
-
-    from penjing.memory import require_memory
-    from penjing.model.cache import StaticCache
-
-    with torch.device("meta"):
-        need = StaticCache(module.config, size, slots).nbytes
-    require_memory(need, f"The cache of {size} times {slots} tokens", _REMEDY)
-    return StaticCache(module.config, size, slots)
 
 
 def _median(speeds: list[Speed]) -> Speed:

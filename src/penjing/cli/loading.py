@@ -16,11 +16,11 @@ def open_models(*refs: str) -> list[OpenedModel]:
     """Open all of them, so that what can be refused by their headers is refused before torch is there, which
     takes a second; all together must fit in memory."""
     from penjing.memory import require_memory
-    from penjing.model.ledger import load_bytes
+    from penjing.model.ledger import least_load_bytes
     from penjing.model.opening import open_model
 
     opened = [open_model(ref) for ref in refs]
-    need = sum(load_bytes(each.plan) for each in opened)
+    need = sum(least_load_bytes(each.plan) for each in opened)
     require_memory(need, f"loading {' and '.join(refs)}", "close other programs or use a smaller model")
     return opened
 
@@ -39,17 +39,17 @@ def load_model(session: Session, ref: str | OpenedModel) -> Model:
 
 def unpack_if_it_fits(session: Session, model: Model) -> None:
     """Hold packed weights unpacked as well, which is several times faster, or say why they are not."""
-    from penjing.memory import available_memory
-    from penjing.model.linear import PackedMatrix
+    from penjing.memory import available_memory, leaves_room
+    from penjing.model.linear import packed_matrices
 
-    packed = [module for module in model.module.modules() if isinstance(module, PackedMatrix)]
+    packed = packed_matrices(model.module).values()
     need = sum(4 * matrix.shape[0] * matrix.shape[1] for matrix in packed)
-    free = available_memory()
-    # Half of what is free is left to caches and to everything else on the machine.
-    if need <= free / 2:
-        model.keep_float()
+    if leaves_room(need):
+        for matrix in packed:
+            matrix.keep_float()
     else:
+        free = megabytes(available_memory())
         session.notice(
-            f"unpacking {model.name} would take {megabytes(need)} of the {megabytes(free)} that are free, so "
-            "its weights stay packed, which is slower"
+            f"unpacking {model.name} would take {megabytes(need)} of the {free} that are free, so its weights"
+            " stay packed, which is slower"
         )

@@ -9,7 +9,7 @@ import typer
 from penjing.cli.loading import load_model
 from penjing.cli.options import DebugOption, JsonOption, ModelArgument, OutOption, ThreadsOption
 from penjing.cli.session import session
-from penjing.cli.target import check_out
+from penjing.cli.target import check_out, check_out_file
 from penjing.cli.wording import megabytes
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.reference import existing_path
@@ -17,14 +17,15 @@ from penjing.formats.reference import existing_path
 if TYPE_CHECKING:
     from penjing.api import Model
 
-_PLANNED = ("gguf", "gptq", "compressed-tensors")
+_PLANNED = ("gptq", "compressed-tensors")
+_FORMS = "hf, a Hugging Face folder, or gguf, a file for llama.cpp"
 _TORCH_NAMES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 
 
 def save(
     model: ModelArgument,
     out: OutOption,
-    form: Annotated[str, typer.Option("--as", metavar="FORM", help="hf: a Hugging Face folder.")] = "hf",
+    form: Annotated[str, typer.Option("--as", metavar="FORM", help=f"{_FORMS}.")] = "hf",
     dtype: Annotated[
         Literal["bf16", "f16", "f32"] | None,
         typer.Option(help="Store all weights so (default: as they are). Packed weights are unpacked."),
@@ -33,33 +34,34 @@ def save(
     debug: DebugOption = False,
     threads: ThreadsOption = None,
 ) -> None:
-    """Write a model in another form. Without --dtype, weights are stored as they are: packed ones stay
-    packed, which only penjing opens, and those from GGUF blocks become float32, which loses nothing."""
+    """Write a model in another form. Without --dtype, weights are stored as they are: in a folder packed ones
+    stay packed as they came (penjing's own are opened by penjing only), and those from GGUF blocks become
+    float32, which loses nothing. In a GGUF file packed weights are unpacked, and vectors are always
+    float32."""
     with session(json, debug, threads) as this:
         _check_form(form)
         existing_path(model)
-        check_out(out, model)
+        (check_out_file if form == "gguf" else check_out)(out, model)
         loaded = load_model(this, model)
         this.doing = f"writing {out}"
         if dtype is not None:
             loaded = _stored_as(loaded, dtype)
-        written = loaded.save(out)
+        written = loaded.save_gguf(out) if form == "gguf" else loaded.save(out)
+        bits = 8 * written / loaded.ledger.parameters
         values = {
             "out": str(out),
             "as": form,
             "bytes": written,
-            "bits_per_weight": loaded.ledger.bits_per_weight,
+            "bits_per_weight": bits,
         }
-        this.result(
-            values, f"{out}: {megabytes(written)}, {loaded.ledger.bits_per_weight:.2f} bits per weight"
-        )
+        this.result(values, f"{out}: {megabytes(written)}, {bits:.2f} bits per weight")
 
 
 def _check_form(form: str) -> None:
     if form in _PLANNED:
-        raise UnsupportedError(f"--as {form} is not supported yet; use --as hf")
-    if form != "hf":
-        raise InputError(f"--as {form!r} is no form that penjing knows; use --as hf")
+        raise UnsupportedError(f"--as {form} is not supported yet; use {_FORMS}")
+    if form not in ("hf", "gguf"):
+        raise InputError(f"--as {form!r} is no form that penjing knows; use {_FORMS}")
 
 
 def _stored_as(model: Model, dtype: str) -> Model:

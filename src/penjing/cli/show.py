@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penjing.cli.options import DebugOption, JsonOption, ModelArgument, ThreadsOption
@@ -11,7 +12,7 @@ from penjing.cli.wording import listing, megabytes, millions
 from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
-    from penjing.model.config import ModelConfig, RopeConfig
+    from penjing.model.config import ModelConfig
     from penjing.model.plan import LoadPlan
     from penjing.text.tokenizer import Tokenizer
 
@@ -55,7 +56,10 @@ def _facts(ref: str, plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:
         "key_value_heads": config.num_key_value_heads,
         "head_dim": config.head_dim,
         "windows": list(config.windows),
-        "rope": _rope(config.rope),
+        "positions": config.positions,
+        "rope": _rope(config),
+        "experts": asdict(config.experts) if config.experts else None,
+        "latent": asdict(config.latent) if config.latent else None,
         "context": config.max_position_embeddings,
         "vocab_size": config.vocab_size,
         "tied_head": config.tie_word_embeddings,
@@ -72,17 +76,29 @@ def _facts(ref: str, plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _rope(rope: RopeConfig) -> dict[str, Any]:
+def _rope(config: ModelConfig) -> dict[str, Any] | None:
+    """The rotation, with what it turns and where it is absent."""
     from penjing.model.rope_config import rope_to_hf
 
-    return rope_to_hf(rope)
+    if config.positions != "rotary":
+        return None
+    rope = rope_to_hf(config.rope) | {"rotary_dim": config.rotated}
+    if config.local_rope is not None:
+        rope["in_windowed_layers"] = rope_to_hf(config.local_rope)
+    if config.rotary_layers is not None:
+        rope["layers_without"] = [i for i, turned in enumerate(config.rotary_layers) if not turned]
+    return rope
+
+
+def _layers(count: int) -> str:
+    return f"{count} layer{'' if count == 1 else 's'}"
 
 
 def _attention(config: ModelConfig) -> str:
     """The layers' kinds in words: "full in 6 layers, a window of 4096 tokens in 24"."""
     kinds = Counter(config.windows)
     return ", ".join(
-        f"{'full' if window is None else f'a window of {window} tokens'} in {count} layers"
+        f"{'full' if window is None else f'a window of {window} tokens'} in {_layers(count)}"
         for window, count in kinds.items()
     )
 
@@ -108,10 +124,11 @@ def _as_text(facts: dict[str, Any]) -> str:
         (
             "heads",
             f"{facts['attention_heads']} for queries, {facts['key_value_heads']} for keys and values, "
-            f"each {facts['head_dim']} wide",
+            f"each {facts['head_dim']} wide{_latent_text(facts['latent'])}",
         ),
         ("attention", facts["attention"]),
-        ("positions", _positions_text(facts["rope"])),
+        ("positions", _positions_text(facts)),
+        *_experts_text(facts["experts"]),
         ("context", f"{facts['context']} tokens"),
         ("head", f"{facts['vocab_size']} rows, {head}"),
         ("tokenizer", _tokenizer_text(facts["tokenizer"])),
@@ -123,10 +140,42 @@ def _as_text(facts: dict[str, Any]) -> str:
 _FORMATS = {"hf": "a Hugging Face folder", "gguf": "a GGUF file"}
 
 
-def _positions_text(rope: dict[str, Any]) -> str:
-    settings = {name: value for name, value in rope.items() if name != "rope_type"}
-    shown = (f"{k} {f'{len(v)} values' if isinstance(v, list) else f'{v:g}'}" for k, v in settings.items())
+def _latent_text(latent: dict[str, Any] | None) -> str:
+    if latent is None:
+        return ""
+    return f"; values {latent['value_dim']}, all from {latent['kv_rank']} numbers a token (latent attention)"
+
+
+_POSITIONS = {"learned": "a learned vector each", "alibi": "none; scores fall with the distance (ALiBi)"}
+
+
+def _positions_text(facts: dict[str, Any]) -> str:
+    rope = facts["rope"]
+    if rope is None:
+        return _POSITIONS[facts["positions"]]
+    aside = ("rope_type", "rotary_dim", "in_windowed_layers", "layers_without")
+    shown = [_setting(name, value) for name, value in rope.items() if name not in aside]
+    if rope["rotary_dim"] != facts["head_dim"]:
+        shown.append(f"{rope['rotary_dim']} of {facts['head_dim']} values a head")
+    if "in_windowed_layers" in rope:
+        shown.append(f"rope_theta {rope['in_windowed_layers']['rope_theta']:g} in windowed layers")
+    if "layers_without" in rope:
+        shown.append(f"none in {_layers(len(rope['layers_without']))}")
     return f"rotary, {rope['rope_type']}: {', '.join(shown)}"
+
+
+def _setting(name: str, value: Any) -> str:
+    return f"{name} {f'{len(value)} values' if isinstance(value, list) else f'{value:g}'}"
+
+
+def _experts_text(experts: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if experts is None:
+        return []
+    text = f"{experts['count']}, {experts['intermediate_size']} wide, of which {experts['per_token']} a token"
+    text += f", in {_layers(sum(experts['layers']))}"
+    if experts["shared_size"]:
+        text += f"; and one {experts['shared_size']} wide for every token"
+    return [("experts", text)]
 
 
 def _tokenizer_text(tokenizer: dict[str, Any]) -> str:

@@ -13,3 +13,13 @@ def check_out(out: Path, model: str) -> None:
         raise InputError(f"writing {out} would replace {model} itself; give a new folder")
     check_target(out)
     require_writable(out)
+
+
+def check_out_file(out: Path, model: str) -> None:
+    """InputError unless the file `out` may be written, and writing it leaves `model` as it is."""
+    from penjing.formats.atomic import check_target_file, require_writable
+
+    if out.resolve() == Path(model).resolve() or Path(model).resolve() in out.resolve().parents:
+        raise InputError(f"writing {out} would change {model} itself; give another file")
+    check_target_file(out)
+    require_writable(out)

@@ -1,6 +1,6 @@
 """One sequence from prompt to text: prefill in chunks, then one token at a time on a static cache.
 
-Shape letters: B rows (always 1), L tokens, V vocabulary.
+Shape letters: V vocabulary.
 """
 
 import time
@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from penjing.engine.detokenize import Detokenizer
 from penjing.engine.params import SamplingParams
 from penjing.engine.sampling import Sampler
+from penjing.engine.steps import PREFILL_CHUNK, extend, make_cache, prefill
 from penjing.engine.stops import StopMatcher
 from penjing.errors import InputError
-from penjing.memory import require_memory
 from penjing.model.cache import StaticCache
 from penjing.model.decoder import Decoder
-from penjing.model.rope import depends_on_length
 from penjing.text.tokenizer import Tokenizer
 
 FinishReason = Literal["stop", "length"]
@@ -57,7 +55,7 @@ def generate(
     params: SamplingParams,
     *,
     continues: bool = False,
-    prefill_chunk: int = 512,
+    prefill_chunk: int = PREFILL_CHUNK,
 ) -> Iterator[Piece]:
     """Yields one `Piece` for each token as it is made; the last has a finish reason.
 
@@ -73,7 +71,8 @@ def generate(
     """
     prompt_ids = tuple(prompt_ids)
     _check(module, prompt_ids, prefill_chunk)
-    cache = _cache(module, min(len(prompt_ids) + params.max_tokens, module.config.max_position_embeddings))
+    slots = min(len(prompt_ids) + params.max_tokens, module.config.max_position_embeddings)
+    cache = make_cache(module, 1, slots, "lower max_tokens or shorten the prompt.")
     # Nothing of the text stands before what follows a special token, such as a lone BOS.
     at_start = not continues or prompt_ids[-1] in tokenizer.special_ids
     detokenizer = Detokenizer(tokenizer, at_start=at_start)
@@ -87,7 +86,7 @@ def complete(
     params: SamplingParams,
     *,
     continues: bool = False,
-    prefill_chunk: int = 512,
+    prefill_chunk: int = PREFILL_CHUNK,
 ) -> Completion:
     """`generate`, gathered into one value; the text is that of the pieces joined."""
     start = time.perf_counter()
@@ -122,7 +121,7 @@ def _pieces(
 ) -> Iterator[Piece]:
     end_ids = frozenset() if params.ignore_end else tokenizer.end_ids | params.end_ids
     sampler, stops = Sampler(params, prompt_ids, module.config.vocab_size), StopMatcher(params.stop)
-    logits_V = _prefill(module, cache, prompt_ids, prefill_chunk)
+    logits_V = prefill(module, cache, torch.tensor([prompt_ids]), prefill_chunk)[0]
     for position in range(len(prompt_ids), cache.max_length):
         token = sampler.sample(logits_V)
         ended = token in end_ids
@@ -134,7 +133,7 @@ def _pieces(
             yield Piece(text + stops.flush(), (token,), "length")
             return
         yield Piece(text, (token,))
-        logits_V = _logits(module, cache, (token,), position)
+        logits_V = extend(module, cache, torch.tensor([[token]]), position)[0]
 
 
 def _check(module: Decoder, prompt_ids: tuple[int, ...], prefill_chunk: int) -> None:
@@ -154,40 +153,3 @@ def _check(module: Decoder, prompt_ids: tuple[int, ...], prefill_chunk: int) -> 
         )
     if prefill_chunk < 1:
         raise InputError(f"prefill_chunk is {prefill_chunk}, but must be at least 1.")
-
-
-# Inference mode is entered a step at a time: around the loop, it would leak to the caller at each `yield`.
-
-
-@torch.inference_mode()
-def _cache(module: Decoder, slots: int) -> StaticCache:
-    """In the model's dtype. Asked for first: zeroed memory is only taken when it is written, mid-text."""
-    dtype = next(p.dtype for p in module.parameters() if p.is_floating_point())
-    with torch.device("meta"):
-        need = StaticCache(module.config, 1, slots, dtype).nbytes
-    require_memory(need, f"The cache of {slots} tokens", "lower max_tokens or shorten the prompt.")
-    return StaticCache(module.config, 1, slots, dtype)
-
-
-@torch.inference_mode()
-def _prefill(module: Decoder, cache: StaticCache, prompt_ids: tuple[int, ...], chunk: int) -> Tensor:
-    """Logits (V,) after the whole prompt; only its last token goes through the head."""
-    if depends_on_length(module.config):
-        # Keys that an earlier, shorter step put into the cache would be turned by other frequencies.
-        chunk = len(prompt_ids)
-    last_start = (len(prompt_ids) - 1) // chunk * chunk
-    for start in range(0, last_start, chunk):
-        _hidden(module, cache, prompt_ids[start : start + chunk], start)
-    return _logits(module, cache, prompt_ids[last_start:], last_start)
-
-
-@torch.inference_mode()
-def _logits(module: Decoder, cache: StaticCache, ids: tuple[int, ...], start: int) -> Tensor:
-    """Logits (V,) after `ids`, of which the first stands at position `start`."""
-    return module.head(_hidden(module, cache, ids, start)[:, -1:])[0, 0]
-
-
-def _hidden(module: Decoder, cache: StaticCache, ids: tuple[int, ...], start: int) -> Tensor:
-    ids_BL = torch.tensor([ids], dtype=torch.int64)
-    positions_BL = torch.arange(start, start + len(ids), dtype=torch.int64).unsqueeze(0)
-    return module.hidden(ids_BL, positions_BL, cache=cache)

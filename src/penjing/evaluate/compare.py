@@ -15,7 +15,7 @@ from penjing.evaluate.choice import CHANCE, above_chance, score_items
 from penjing.evaluate.forward import LanguageModel
 from penjing.evaluate.likelihood import PairScore, PassageScore, score_pair, score_passage
 from penjing.evaluate.result import EvalResult, Interval, TextResult
-from penjing.evaluate.sample import CHOICE_ITEMS, PASSAGE_TOKENS, TOKENS, Sample, draw_sample
+from penjing.evaluate.sample import CHOICE_ITEMS, TOKENS, Sample, draw_sample, passage_length
 from penjing.text.tokenizer import Tokenizer
 
 Progress = Callable[[int, int, str], None]
@@ -39,7 +39,7 @@ def evaluate(
     `InputError` for texts that are too short or a foreign tokenizer, `PenjingError` for logits that aren't
     finite.
     """
-    length = _passage_length(model)
+    length = passage_length(model.config.max_position_embeddings)
     sample = draw_sample(tokenizer, texts, length=length, tokens=tokens, choice_items=choice_items, seed=seed)
     advance = _Counter(sample.tokens, progress)
     scores: dict[str, list[PassageScore]] = {text: [] for text in texts}
@@ -80,7 +80,7 @@ def compare(
     notice says so.
     """
     vocab, notices = shared_vocabulary(original, shrunk, tokenizer)
-    length = min(_passage_length(original), _passage_length(shrunk))
+    length = passage_length(min(m.config.max_position_embeddings for m in (original, shrunk)))
     sample = draw_sample(tokenizer, texts, length=length, tokens=tokens, choice_items=choice_items, seed=seed)
     advance = _Counter(2 * sample.tokens, progress)
     scores: dict[str, list[PairScore]] = {text: [] for text in texts}
@@ -182,10 +182,6 @@ def _notices(sample: Sample, choice_items: int) -> tuple[str, ...]:
     if found == choice_items:
         return ()
     return (f"the texts are long enough for {found} choice items, not for {choice_items}",)
-
-
-def _passage_length(model: LanguageModel) -> int:
-    return min(PASSAGE_TOKENS, model.config.max_position_embeddings)
 
 
 def _named(text: str, cut: Sequence[list[int]]) -> Iterator[tuple[str, list[int]]]:

@@ -29,6 +29,11 @@ class Sample:
         return of_passages + sum(item.tokens for text in self.items.values() for item in text)
 
 
+def passage_length(context: int) -> int:
+    """Tokens of a whole passage for a model with this context."""
+    return min(PASSAGE_TOKENS, context)
+
+
 def draw_sample(
     tokenizer: Tokenizer,
     texts: Mapping[str, Sequence[str]],

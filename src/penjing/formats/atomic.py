@@ -1,4 +1,4 @@
-"""Folders that appear whole or not at all."""
+"""Folders and files that appear whole or not at all."""
 
 import contextlib
 import errno
@@ -84,6 +84,31 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         raise _failure(target, draft.parent, error) from error
     finally:
         _remove(draft)
+
+
+def check_target_file(target: Path) -> None:
+    """InputError unless `target` is free, or a file, which is replaced. Cheap: call it before any compute."""
+    if target.is_dir():
+        raise InputError(f"{target} is a folder; give the name of a file.")
+
+
+@contextlib.contextmanager
+def atomic_file(target: Path) -> Iterator[Path]:
+    """Give a path beside `target` to write to, which becomes `target` when the block ends; flushed to disk
+    first, and removed if the block raises. Raises as `check_target_file` does, and ResourceError when the
+    disk is full."""
+    check_target_file(target)
+    draft = _hidden_sibling(target.resolve(), "partial")
+    try:
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        yield draft
+        _sync(draft)
+        draft.replace(target.resolve())
+        _sync(draft.parent)
+    except OSError as error:
+        raise _failure(target, draft.parent, error) from error
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _failure(target: Path, folder: Path, error: OSError) -> PenjingError:

@@ -43,6 +43,10 @@ class Checkpoint(Protocol):
         """The tensor in its stored dtype, mapped and not to be written to; GGUF blocks come as float32."""
         ...
 
+    def read_blocks(self, name: str) -> "torch.Tensor":
+        """The mapped bytes of a tensor of GGML blocks, uint8 (..., bytes a row)."""
+        ...
+
     def release(self, name: str) -> None:
         """Let the tensor's mapped memory go; reading it again is allowed."""
         ...

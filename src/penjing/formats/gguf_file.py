@@ -50,6 +50,14 @@ class GGUFFile:
             return tensor_over(data, info.shape, info.dtype)
         return dequantize(uint8_tensor(data), info.dtype, info.shape)
 
+    def read_blocks(self, name: str) -> "torch.Tensor":
+        """The mapped bytes of a tensor of blocks, uint8 (..., bytes a row), not to be written to."""
+        from penjing.formats.tensors import uint8_tensor
+
+        info = self.tensors[name]
+        data = uint8_tensor(self._files[info.file].bytes(info.offset, info.nbytes))
+        return data.view(*info.shape[:-1], -1)
+
     def release(self, name: str) -> None:
         """Let the tensor's mapped memory go; reading it again is allowed."""
         info = self.tensors[name]

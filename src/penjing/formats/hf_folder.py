@@ -52,6 +52,10 @@ class HFFolder:
         info = self.tensors[name]
         return read_tensor(self._files[info.file], info)
 
+    def read_blocks(self, name: str) -> "torch.Tensor":
+        """Folders hold no GGML blocks."""
+        raise InputError(f"{self.path} holds no GGML blocks, so {quote(name)} isn't one.")
+
     def release(self, name: str) -> None:
         """Let the tensor's mapped memory go; reading it again is allowed."""
         info = self.tensors[name]

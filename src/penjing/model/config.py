@@ -1,5 +1,6 @@
 """What a decoder is, in the field's own words: every concept that the families vary is one field here."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,6 +46,21 @@ class RopeConfig:
                 raise InputError(
                     f"rope type {self.rope_type!r} needs {field} in the config's rope parameters"
                 )
+
+
+def yarn_magnitude(factor: float, weight: float = 1.0) -> float:
+    """By how much YaRN (arXiv 2309.00071) raises scores when the context grows by `factor`."""
+    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
+
+
+def longrope_magnitude(rope: RopeConfig, context: int) -> float:
+    """By how much LongRoPE (arXiv 2402.13753) scales cosine and sine."""
+    if rope.attention_factor is not None:
+        return rope.attention_factor
+    trained = rope.original_max_position_embeddings
+    assert trained is not None  # this type needs it
+    factor = context / trained if rope.factor is None else rope.factor
+    return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
 
 
 @dataclass(frozen=True)

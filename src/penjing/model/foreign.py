@@ -18,7 +18,9 @@ _MISSING = object()
 # Keys of training, generation and bookkeeping: they don't change what a forward pass computes.
 # fmt: off
 HARMLESS = frozenset((
-    "architectures", "attention_dropout", "attn_implementation", "auto_map", "bos_token_id",
+    "architectures", "attention_dropout", "attn_implementation", "attn_pdrop", "classifier_dropout",
+    "embed_dropout", "resid_dropout", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+    "summary_type", "summary_use_proj", "masked_softmax_fusion", "unk_token", "auto_map", "bos_token_id",
     "cache_implementation", "chunk_size_feed_forward", "dtype", "embd_pdrop", "eos_token_id",
     "finetuning_task", "gradient_checkpointing", "hidden_dropout", "id2label", "initializer_range",
     "is_decoder", "is_encoder_decoder", "label2id", "max_length", "min_length", "model_type",
@@ -68,6 +70,10 @@ class ForeignConfig:
         if not isinstance(value, bool):
             raise InputError(f"{self.source}: {key} must be true or false, not {value!r}")
         return value
+
+    def ignore(self, *keys: str) -> None:
+        """Note keys as known that change nothing here: they repeat others, or matter in training alone."""
+        self._read.update(keys)
 
     def expect(self, key: str, *allowed: Any) -> None:
         """Refuse the config unless `key` is absent, null or one of `allowed`: other values aren't computed

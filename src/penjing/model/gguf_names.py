@@ -1,4 +1,4 @@
-"""GGUF's tensor names, and its rope factors, in the module's terms.
+"""GGUF's tensor names in the module's terms.
 
 The names are the same for all architectures (ggml's `gguf-py/gguf/constants.py` lists them); what an
 architecture stores in another way, its family says first.
@@ -6,19 +6,14 @@ architecture stores in another way, its family says first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from penjing.errors import InputError
 from penjing.model.layouts import Stacked
 from penjing.model.names import Rule, rename
 
 if TYPE_CHECKING:  # headers are read without it
-    import torch
-
     from penjing.model.config import ModelConfig
-
-ROPE_FACTORS = "rope_freqs.weight"
 
 _ENDS = {
     "model.embed_tokens": "token_embd",
@@ -77,24 +72,3 @@ def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
                 for here, there in _EXPERTS.items()
             ]
     return rules
-
-
-def rope_with_factors(
-    rope: Mapping[str, Any], factors: torch.Tensor, max_position_embeddings: int
-) -> dict[str, Any]:
-    """Llama 3's scaling as GGUF stores it, one divisor a frequency, in Hugging Face's terms.
-
-    LongRoPE with equal short and long factors and a magnitude of one is the same function.
-    """
-    kind = rope.get("rope_type", "one for each kind of layer")
-    if kind != "default" or factors.dim() != 1 or not bool((factors > 0).all()):
-        raise InputError(f"the GGUF file's {ROPE_FACTORS} contradict its rope settings ({kind})")
-    values = factors.tolist()
-    return {
-        "rope_type": "longrope",
-        "rope_theta": rope["rope_theta"],
-        "short_factor": values,
-        "long_factor": values,
-        "attention_factor": 1.0,
-        "original_max_position_embeddings": max_position_embeddings,
-    }

@@ -18,6 +18,12 @@ Shape = tuple[int, ...]
 
 
 class Layout(Protocol):
+    """`keeps_rows`: every row of the module's tensors is a row of the stored one, so that the bytes of packed
+    rows can be moved as they are."""
+
+    @property
+    def keeps_rows(self) -> bool: ...
+
     def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
         """The shape in the file of tensors that have `shapes` in the module."""
         ...
@@ -35,6 +41,10 @@ class Layout(Protocol):
 class Same:
     """One tensor, as it is."""
 
+    @property
+    def keeps_rows(self) -> bool:
+        return True
+
     def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
         return shapes[0]
 
@@ -51,6 +61,10 @@ AS_IS = Same()
 @dataclass(frozen=True)
 class Rows:
     """Tensors one below another: fused queries, keys and values, or a fused gate."""
+
+    @property
+    def keeps_rows(self) -> bool:
+        return True
 
     def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
         return (sum(shape[0] for shape in shapes), *shapes[0][1:])
@@ -70,6 +84,10 @@ class RowsByGroup:
     query, key and value together, so a group is a head; gpt-oss alternates single rows of gate and up."""
 
     groups: int
+
+    @property
+    def keeps_rows(self) -> bool:
+        return True
 
     def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
         return (sum(shape[0] for shape in shapes), *shapes[0][1:])
@@ -91,6 +109,10 @@ class Transposed:
 
     inner: Layout = AS_IS
 
+    @property
+    def keeps_rows(self) -> bool:
+        return False
+
     def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
         return self.inner.stored_shape(shapes)[::-1]
 
@@ -107,6 +129,10 @@ class Stacked:
 
     experts: int
     inner: Layout = AS_IS
+
+    @property
+    def keeps_rows(self) -> bool:
+        return self.inner.keeps_rows
 
     def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
         return (self.experts, *self.inner.stored_shape(shapes[: len(shapes) // self.experts]))
@@ -128,6 +154,10 @@ class PairedRows:
 
     heads: int
 
+    @property
+    def keeps_rows(self) -> bool:
+        return True
+
     def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
         return shapes[0]
 
@@ -147,6 +177,10 @@ class Shifted:
 
     by: float
 
+    @property
+    def keeps_rows(self) -> bool:
+        return False
+
     def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
         return shapes[0]
 
@@ -155,3 +189,23 @@ class Shifted:
 
     def join(self, tensors: Sequence[Tensor]) -> Tensor:
         return tensors[0].float() + self.by
+
+
+@dataclass(frozen=True)
+class AsRows:
+    """A vector stored as a matrix of `rows`: the gains of norms that have one for each head."""
+
+    rows: int
+
+    @property
+    def keeps_rows(self) -> bool:
+        return False
+
+    def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
+        return (self.rows, shapes[0][0] // self.rows)
+
+    def split(self, stored: Tensor, shapes: Sequence[Shape]) -> Sequence[Tensor]:
+        return (stored.flatten(),)
+
+    def join(self, tensors: Sequence[Tensor]) -> Tensor:
+        return tensors[0].unflatten(0, (self.rows, -1))

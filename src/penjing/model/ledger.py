@@ -51,8 +51,10 @@ def group_of(name: str) -> str:
     """The part of the model that a tensor belongs to."""
     for key, group in (
         ("embed_tokens", "embedding"),
+        ("embed_positions", "positions"),
         ("lm_head", "head"),
         ("self_attn", "attention"),
+        ("mlp.experts", "experts"),
         ("mlp", "feed-forward"),
     ):
         if key in name and "norm" not in name.rpartition(".")[0].rpartition(".")[2]:
@@ -84,6 +86,20 @@ def load_bytes(plan: LoadPlan) -> int:
         else 4 * sum(prod(shape) for shape in stored.shapes)
         for stored in plan.stored
     )
+
+
+def least_load_bytes(plan: LoadPlan) -> int:
+    """Bytes that the loaded module needs at least: packed parts, vectors, and one matrix unpacked; the other
+    matrices stay in the file until they are used."""
+    largest, rest = 0, 0
+    for stored in plan.stored:
+        if plan.is_packed_part(stored.native[0]):
+            rest += plan.info(stored.native[0]).nbytes
+            continue
+        for shape in stored.shapes:
+            largest = max(largest, prod(shape))
+            rest += 4 * prod(shape) if len(shape) == 1 else 0
+    return rest + 4 * largest
 
 
 def base_bytes(ledger: Ledger) -> int:

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from penjing.packed.parts import PackedSpec
 from penjing.packed.schemes import PackedTensor, packed_tensor
-from penjing.packed.specs import PackedSpec
 
 
 class PackedMatrix(nn.Module):
@@ -19,14 +19,13 @@ class PackedMatrix(nn.Module):
         super().__init__()
         self.spec: PackedSpec = packed.spec
         self.shape = packed.shape
-        self.part_names = tuple(packed.parts)
-        for name, part in packed.parts.items():
-            self.register_buffer(name, part)
+        # Not by register_buffer: a part may be called "weight", as the property below is.
+        self._buffers.update(packed.parts)
         self._float: torch.Tensor | None = None
 
     @property
     def packed(self) -> PackedTensor:
-        return packed_tensor(self.spec, self.shape, {name: getattr(self, name) for name in self.part_names})
+        return packed_tensor(self.spec, self.shape, dict(self.named_buffers()))
 
     @property
     def weight(self) -> torch.Tensor:
@@ -56,6 +55,24 @@ class PackedEmbedding(PackedMatrix):
             return F.embedding(ids_BL, self._float)
         unique, where = torch.unique(ids_BL, return_inverse=True)
         return F.embedding(where, self.packed.dequantize(rows=unique))
+
+
+def packed_matrices(root: nn.Module) -> dict[str, PackedMatrix]:
+    """The matrices that are packed, by name; not those that are merely held as a file stores their floats."""
+    return {
+        name: child
+        for name, child in root.named_modules()
+        if isinstance(child, PackedMatrix) and not child.spec.is_float_form
+    }
+
+
+def held_matrices(root: nn.Module) -> dict[str, PackedMatrix]:
+    """The matrices that are held as a file stores their floats, by name."""
+    return {
+        name: child
+        for name, child in root.named_modules()
+        if isinstance(child, PackedMatrix) and child.spec.is_float_form
+    }
 
 
 def weight_of(root: nn.Module, name: str) -> torch.Tensor:

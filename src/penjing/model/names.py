@@ -45,8 +45,8 @@ def rename(stored: str, native: str, layout: Layout | None = None) -> Rule:
 
 def apply_rules(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[Stored]:
     """Where each of the module's tensors (`shapes`) lies, in its order; those that no rule names keep their
-    own name. Where rules name a tensor twice, the first decides; a rule that names a tensor that the module
-    hasn't is left out."""
+    own name, and parts of a packed matrix go where its weight would. Where rules name a tensor twice, the
+    first decides; a rule that names a tensor that the module hasn't is left out."""
     by_pattern: dict[str, Rule] = {}
     for rule in rules:
         for native in rule.native:
@@ -54,11 +54,20 @@ def apply_rules(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[Stor
     placed: dict[str, Stored] = {}
     for name in shapes:
         pattern, numbers = _pattern(name)
-        rule = by_pattern.get(pattern, Rule(pattern, (pattern,)))
+        rule = by_pattern.get(pattern) or _rule_of_part(pattern, by_pattern)
         stored = _fill(rule.stored, numbers)
         if stored not in placed:
             placed[stored] = _stored(rule, stored, numbers, shapes)
     return list(placed.values())
+
+
+def _rule_of_part(pattern: str, by_pattern: Mapping[str, Rule]) -> Rule:
+    """A tensor that no rule names, beside its module's weight if that is merely renamed."""
+    module, _, leaf = pattern.rpartition(".")
+    weight = by_pattern.get(f"{module}.weight")
+    if weight is None or len(weight.native) > 1 or weight.layout != AS_IS:
+        return Rule(pattern, (pattern,))
+    return Rule(f"{weight.stored.removesuffix('weight')}{leaf}", (pattern,))
 
 
 def _stored(rule: Rule, name: str, numbers: Sequence[str], shapes: Mapping[str, Shape]) -> Stored:

@@ -35,20 +35,22 @@ class LayerNorm(nn.Module):
 
 
 class HeadNorm(nn.Module):
-    """Either of them over the values of each head (..., H, h), where every head has a gain of its own."""
+    """Either of them over the values of each head (..., H, h), where every head has a gain of its own; they
+    stand one after another in the weight."""
 
     def __init__(self, config: ModelConfig, heads: int) -> None:
         super().__init__()
-        shape = (heads, config.head_dim)
-        self.weight = nn.Parameter(torch.empty(shape))
-        self.bias = nn.Parameter(torch.empty(shape)) if config.norm_bias else None
+        self.weight = nn.Parameter(torch.empty(heads * config.head_dim))
+        self.bias = nn.Parameter(torch.empty(heads * config.head_dim)) if config.norm_bias else None
         self.normalize = F.rms_norm if config.norm == "rms" else F.layer_norm
         self.eps = config.norm_eps
         self.offset = config.norm_offset
 
     def forward(self, x_BLHh: torch.Tensor) -> torch.Tensor:
-        x_BLHh = self.normalize(x_BLHh, x_BLHh.shape[-1:], eps=self.eps) * (self.weight + self.offset)
-        return x_BLHh if self.bias is None else x_BLHh + self.bias
+        shape_Hh = x_BLHh.shape[-2:]
+        x_BLHh = self.normalize(x_BLHh, shape_Hh[-1:], eps=self.eps)
+        x_BLHh = x_BLHh * (self.weight + self.offset).view(shape_Hh)
+        return x_BLHh if self.bias is None else x_BLHh + self.bias.view(shape_Hh)
 
 
 def make_norm(config: ModelConfig, size: int | None = None) -> RMSNorm | LayerNorm:

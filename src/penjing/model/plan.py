@@ -14,12 +14,13 @@ from penjing.model.config import ModelConfig
 from penjing.model.families.family import Family
 from penjing.model.families.registry import family_of_gguf, family_of_model_type
 from penjing.model.foreign import ForeignConfig
-from penjing.model.gguf_names import ROPE_FACTORS, gguf_rules, rope_with_factors
+from penjing.model.gguf_names import gguf_rules
+from penjing.model.gguf_rope import ROPE_TENSORS, rope_from_tensors
 from penjing.model.names import Rule, Stored, apply_rules
-from penjing.model.quantization import FORMAT_KEY, read_quantization
+from penjing.model.quantization import FORMAT_KEY, is_own_format, read_quantization
 from penjing.model.shapes import Shape, tensor_shapes
 from penjing.model.text_part import text_part
-from penjing.packed.specs import PackedSpec
+from penjing.packed.parts import PackedSpec
 
 HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
 
@@ -58,58 +59,92 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     mis-shaped tensors, each listed.
     """
     checkpoint = text_part(checkpoint)
-    family, hf_config = _identify(checkpoint)
+    family, hf_config = identify(checkpoint)
     source = str(checkpoint.path)
     foreign = ForeignConfig(hf_config, source)
     config = family.read(foreign)
     _check_config(config, checkpoint)
     notices = [f"config key {key} has no effect here" for key in foreign.finish()]
-    packed = read_quantization(hf_config, source)
-    rules = _rules(checkpoint, family, config, is_packed=bool(packed))
+    rules = _rules(checkpoint, family, config, hf_config)
     head, embedding = _ends(config, rules)
     config, tie_notices = _settle_tie(checkpoint, config, head, embedding)
-    shapes, dtypes = _expected_tensors(config, packed, source)
+    matrices = _matrices(config)
+    known_as = _names_in_module(checkpoint, rules, matrices)
+    tensors = {native: checkpoint.tensors[name] for native, name in known_as.items()}
+    quantization = read_quantization(hf_config, source, matrices, tensors)
+    shapes, dtypes = _expected_tensors(config, quantization.packed, source)
     stored = _without_prefix(checkpoint, apply_rules(rules, shapes))
-    passed_over = {head} if config.tie_word_embeddings else set()
-    dropped = _match(checkpoint, family, stored, dtypes, passed_over)
+    unused = quantization.left_out | _zero_biases(checkpoint, known_as, config, quantization.packed)
+    passed_over = {known_as[name] for name in unused} | ({head} if config.tie_word_embeddings else set())
+    further = _further_layers(checkpoint, config, hf_config)
+    dropped = _match(checkpoint, family, stored, dtypes, passed_over | further)
+    if further:
+        dropped.append(
+            f"{len(further)} tensors of further layers, which predict more than the next token, are left out"
+        )
     hf_config = dict(hf_config) | {"tie_word_embeddings": config.tie_word_embeddings}
-    notices = (*checkpoint.notices, *notices, *tie_notices, *dropped)
-    return LoadPlan(checkpoint, family, config, hf_config, tuple(stored), packed, notices)
+    notices = (*checkpoint.notices, *notices, *tie_notices, *quantization.notices, *dropped)
+    return LoadPlan(checkpoint, family, config, hf_config, tuple(stored), quantization.packed, notices)
 
 
-def _identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
+def _matrices(config: ModelConfig) -> dict[str, tuple[int, int]]:
+    """Every module with a matrix, and its rows and columns."""
+    shapes = tensor_shapes(config).items()
+    return {name.removesuffix(".weight"): (shape[0], shape[1]) for name, shape in shapes if len(shape) == 2}
+
+
+def identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
+    """The family, and the config as Hugging Face writes it."""
     source = str(checkpoint.path)
     if checkpoint.kind == "hf":
         family = family_of_model_type(checkpoint.config.get("model_type"), source)
         return family, {"architectures": [family.architecture], **family.defaults, **checkpoint.config}
     metadata = checkpoint.config
-    arch = metadata.get("general.architecture")
-    family = family_of_gguf(arch, source)
+    family = family_of_gguf(metadata, checkpoint.tensors.keys(), source)
     assert family.gguf
+    arch = metadata["general.architecture"]
     own = {k.removeprefix(f"{arch}."): v for k, v in metadata.items() if k.startswith(f"{arch}.")}
     tokens = metadata.get("tokenizer.ggml.tokens")
     own.setdefault("vocab_size", len(tokens) if isinstance(tokens, (list, tuple)) else None)
     foreign = ForeignConfig(own, source)
     hf_config = {"architectures": [family.architecture], "model_type": family.model_types[0]}
     hf_config |= family.gguf.config(foreign)
+    hf_config |= {key: tensor in checkpoint.tensors for key, tensor in family.gguf.flags}
+    rope = rope_from_tensors(checkpoint, hf_config, foreign)
+    hf_config |= {} if rope is None else {"rope_parameters": rope}
     ignored = foreign.finish()
     hf_config |= {f"gguf.{arch}.{key}": own[key] for key in ignored}  # listed among the keys without effect
-    if ROPE_FACTORS in checkpoint.tensors:
-        factors, context = checkpoint.read(ROPE_FACTORS), hf_config["max_position_embeddings"]
-        hf_config["rope_parameters"] = rope_with_factors(hf_config["rope_parameters"], factors, context)
     for key in ("bos", "eos"):
         if f"tokenizer.ggml.{key}_token_id" in metadata:
             hf_config[f"{key}_token_id"] = metadata[f"tokenizer.ggml.{key}_token_id"]
     return family, hf_config
 
 
-def _rules(checkpoint: Checkpoint, family: Family, config: ModelConfig, is_packed: bool) -> tuple[Rule, ...]:
+def _rules(
+    checkpoint: Checkpoint, family: Family, config: ModelConfig, hf_config: Mapping[str, Any]
+) -> tuple[Rule, ...]:
     """How the checkpoint names and stores the module's tensors; what penjing packed has the module's
     names."""
     if checkpoint.kind == "gguf":
         assert family.gguf
         return (*family.gguf.rules(config), *gguf_rules(config))
-    return () if is_packed else tuple(family.rules(config))
+    return () if is_own_format(hf_config) else tuple(family.rules(config))
+
+
+def _names_in_module(
+    checkpoint: Checkpoint, rules: tuple[Rule, ...], matrices: Mapping[str, tuple[int, int]]
+) -> dict[str, str]:
+    """What the module would call the tensors of the file, whatever parts of a matrix they are."""
+    if checkpoint.kind == "gguf":
+        return {}
+    leaves = sorted({name.rpartition(".")[2] for name in checkpoint.tensors})
+    possible = {f"{module}.{leaf}": () for module in matrices for leaf in leaves}
+    found = {
+        stored.native[0]: stored.name
+        for stored in apply_rules(rules, possible)
+        if len(stored.native) == 1 and stored.name in checkpoint.tensors
+    }
+    return found | {name: name for name in checkpoint.tensors.keys() - set(found.values())}
 
 
 def _check_config(config: ModelConfig, checkpoint: Checkpoint) -> None:
@@ -190,7 +225,7 @@ def _match(
 ) -> list[str]:
     """Hold the file against what is expected of it; returns what is passed over."""
     names = checkpoint.tensors
-    expected = {s.name for s in stored} | passed_over | {ROPE_FACTORS}
+    expected = {s.name for s in stored} | passed_over | set(ROPE_TENSORS)
     missing = [s.name for s in stored if s.name not in names]
     extra = [name for name in names if name not in expected and not _is_derived(name, family)]
     empty = [name for name in extra if 0 in names[name].shape]
@@ -205,9 +240,28 @@ def _match(
     return [f"{name} is empty and is left out" for name in empty]
 
 
+def _further_layers(checkpoint: Checkpoint, config: ModelConfig, hf_config: Mapping[str, Any]) -> set[str]:
+    """Tensors of layers after the model's last, which some files keep to draft further tokens with."""
+    count, last = hf_config.get("num_nextn_predict_layers"), config.num_hidden_layers
+    if not isinstance(count, int):
+        return set()
+    prefixes = tuple(
+        f"{kind}{i}." for i in range(last, last + min(count, last)) for kind in ("model.layers.", "blk.")
+    )
+    return {name for name in checkpoint.tensors if name.startswith(prefixes)}
+
+
 def _is_derived(name: str, family: Family) -> bool:
     """What is stored but follows from the config."""
     return any(re.fullmatch(pattern, name) for pattern in family.derived)
+
+
+def _zero_biases(
+    checkpoint: Checkpoint, names: Mapping[str, str], config: ModelConfig, packed: Mapping[str, PackedSpec]
+) -> set[str]:
+    """Old GPTQ files give every matrix a bias; where the model has none, one of zeros has no effect."""
+    extra = {f"{module}.bias" for module in packed} & (names.keys() - tensor_shapes(config).keys())
+    return {name for name in extra if not checkpoint.read(names[name]).any()}
 
 
 def _mismatch(info: TensorInfo, shape: tuple[int, ...], dtype: str | None) -> str | None:

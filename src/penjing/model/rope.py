@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from penjing.model.config import ModelConfig, RopeConfig
+from penjing.model.config import ModelConfig, RopeConfig, longrope_magnitude, yarn_magnitude
 
 Tables = tuple[torch.Tensor, torch.Tensor]
 
@@ -121,19 +121,15 @@ def _yarn(rotation: Rotation, length: int) -> tuple[torch.Tensor, float]:
     span = high - low or 0.001
     slow = ((torch.arange(d // 2, dtype=torch.float32) - low) / span).clamp(0, 1)
     base = _base(rotation)
-    return base / factor * slow + base * (1 - slow), _yarn_magnitude(rope, factor)
+    return base / factor * slow + base * (1 - slow), _yarn_factor(rope, factor)
 
 
-def _yarn_magnitude(rope: RopeConfig, factor: float) -> float:
+def _yarn_factor(rope: RopeConfig, factor: float) -> float:
     if rope.attention_factor is not None:
         return rope.attention_factor
-
-    def magnitude(weight: float) -> float:
-        return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
-
     if rope.mscale and rope.mscale_all_dim:
-        return magnitude(rope.mscale) / magnitude(rope.mscale_all_dim)
-    return magnitude(1.0)
+        return yarn_magnitude(factor, rope.mscale) / yarn_magnitude(factor, rope.mscale_all_dim)
+    return yarn_magnitude(factor)
 
 
 def _longrope(rotation: Rotation, length: int) -> tuple[torch.Tensor, float]:
@@ -143,10 +139,7 @@ def _longrope(rotation: Rotation, length: int) -> tuple[torch.Tensor, float]:
     trained = _need(rope, "original_max_position_embeddings")
     name = "long_factor" if length > trained else "short_factor"
     factors = getattr(rope, name)
-    factor = rope.factor if rope.factor is not None else rotation.max_positions / trained
-    magnitude = rope.attention_factor
-    if magnitude is None:
-        magnitude = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
+    magnitude = longrope_magnitude(rope, rotation.max_positions)
     return _base(rotation) / torch.tensor(factors, dtype=torch.float32), magnitude
 
 

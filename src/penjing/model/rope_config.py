@@ -10,19 +10,16 @@ from penjing.model.foreign import ForeignConfig
 
 _ALIASES = {"su": "longrope", "none": "default"}
 _NEED_TRAINED_LENGTH = ("llama3", "yarn", "longrope")
-_LAYER_KINDS = ("full_attention", "sliding_attention")
 
 
-def read_rope(config: ForeignConfig, default_theta: float = 10_000.0) -> RopeConfig:
+def read_rope(config: ForeignConfig, default_theta: float = 10_000.0, partial: bool = False) -> RopeConfig:
     """From `rope_parameters` (holding everything), or `rope_theta` beside `rope_scaling` with `type` or
-    `rope_type`."""
+    `rope_type`. `partial` is for families that may turn a part of each head only (see `read_rotary_dim`)."""
     theta = config.get("rope_theta", default_theta)
-    scaling = config.get("rope_scaling")
-    parameters = config.get("rope_parameters")
-    chosen = scaling if scaling is not None else parameters
-    if chosen is not None and not isinstance(chosen, Mapping):
-        raise InputError(f"{config.source}: the rope settings must be an object, not {chosen!r}")
-    values = dict(chosen or {})
+    values = dict(_settings(config))
+    share = values.pop("partial_rotary_factor", 1.0)
+    if not partial and share not in (None, 1, 1.0):
+        raise UnsupportedError(f"{config.source}: rotating only a part of each head is not supported")
     values.setdefault("rope_theta", theta)
     old = values.pop("type", None)
     values["rope_type"] = _rope_type(_first(values.get("rope_type"), old, "default"), config.source)
@@ -31,27 +28,35 @@ def read_rope(config: ForeignConfig, default_theta: float = 10_000.0) -> RopeCon
     return _build(values, config.source)
 
 
-def read_ropes(config: ForeignConfig) -> tuple[RopeConfig, RopeConfig | None]:
-    """The rotation, and that of windowed layers where they have their own: `rope_parameters` by kind of
-    layer, or, before transformers 5, `rope_local_base_freq` beside the other settings."""
-    theta, local_theta = config.get("rope_theta"), config.get("rope_local_base_freq")
+def read_local_rope(config: ForeignConfig, key: str, default_theta: float) -> RopeConfig:
+    """The rotation of windowed layers: parted settings, or a base of its own under `key`, never scaled."""
+    base = config.get(key, default_theta)
+    settings = config.get("rope_parameters")
+    if isinstance(settings, Mapping) and isinstance(settings.get("sliding_attention"), Mapping):
+        return _build(dict(settings["sliding_attention"]), config.source)
+    return _build({"rope_theta": base}, config.source)
+
+
+def read_rotary_dim(config: ForeignConfig, head_dim: int, default_share: float = 1.0) -> int:
+    """How many values of each head are turned: a share, which configs keep in several places."""
+    share = _settings(config).get("partial_rotary_factor")
+    outside = config.get("partial_rotary_factor")
+    share = _first(share, outside, default_share)
+    if not _is_positive(share) or share > 1:
+        raise InputError(f"{config.source}: partial_rotary_factor has the impossible value {share!r}")
+    return int(head_dim * share)
+
+
+def _settings(config: ForeignConfig) -> Mapping[str, Any]:
+    """The rope settings as the config has them; those of full attention, where kinds of layers differ."""
+    scaling = config.get("rope_scaling")
     parameters = config.get("rope_parameters")
-    if not isinstance(parameters, Mapping) or not set(parameters) & set(_LAYER_KINDS):
-        local = None if local_theta is None else _read_settings(config, None, local_theta)
-        return read_rope(config), local
-    if set(parameters) - set(_LAYER_KINDS):
-        raise UnsupportedError(
-            f"{config.source}: rope_parameters names more than {' and '.join(_LAYER_KINDS)}"
-        )
-    config.expect("rope_scaling", None)
-    full, local = (parameters.get(kind) for kind in _LAYER_KINDS)
-    return _read_settings(config, full, theta), _read_settings(config, local, local_theta or theta)
-
-
-def _read_settings(config: ForeignConfig, settings: Any, theta: Any) -> RopeConfig:
-    lengths = ("max_position_embeddings", "original_max_position_embeddings")
-    alone = {key: config.get(key) for key in lengths} | {"rope_theta": theta, "rope_parameters": settings}
-    return read_rope(ForeignConfig(alone, config.source))
+    chosen = scaling if scaling is not None else parameters
+    if isinstance(chosen, Mapping) and isinstance(chosen.get("full_attention"), Mapping):
+        chosen = chosen["full_attention"]
+    if chosen is not None and not isinstance(chosen, Mapping):
+        raise InputError(f"{config.source}: the rope settings must be an object, not {chosen!r}")
+    return chosen or {}
 
 
 def rope_to_hf(rope: RopeConfig) -> dict[str, Any]:
@@ -88,8 +93,6 @@ def _add_trained_length(values: dict[str, Any], config: ForeignConfig) -> None:
 
 
 def _build(values: dict[str, Any], source: str) -> RopeConfig:
-    if values.pop("partial_rotary_factor", 1.0) not in (None, 1, 1.0):
-        raise UnsupportedError(f"{source}: rotating only a part of each head is not supported")
     known = {f.name for f in fields(RopeConfig)}
     values = {k: v for k, v in values.items() if v is not None}
     unknown = sorted(set(values) - known)

@@ -1,6 +1,7 @@
 """A model into a Hugging Face folder: transformers opens it, unless it is packed, and penjing always does."""
 
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from penjing.formats.hf_writer import write_json, write_safetensors_shards
 from penjing.model.decoder import Decoder
 from penjing.model.families.registry import family_of_model_type
 from penjing.model.ledger import FLOATS, Entry, Ledger
-from penjing.model.linear import PackedMatrix
+from penjing.model.linear import packed_matrices, weight_of
 from penjing.model.names import apply_rules
 from penjing.model.plan import LoadPlan
 from penjing.model.quantization import FORMAT_KEY, write_quantization
-from penjing.model.shapes import tensor_shapes
+from penjing.model.shapes import Shape, tensor_shapes
+from penjing.packed.specs import OwnSpec
 
 SHARD_BYTES = 5_000_000_000
 _SLACK = 64_000_000  # tokenizer, configs and report
@@ -35,15 +37,20 @@ def storage_dtypes(plan: LoadPlan) -> dict[str, torch.dtype]:
 def module_ledger(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Ledger:
     """The ledger of what saving `module` will write; `dtypes` says how each float tensor is stored."""
     entries = []
-    for name, parameter in module.named_parameters():
-        dtype = dtypes[name]
+    for name, shape in _float_shapes(module).items():
+        dtype, count = dtypes[name], prod(shape)
         stored = str(dtype).removeprefix("torch.")
-        entries.append(Entry(name, parameter.numel(), parameter.numel() * dtype.itemsize, stored))
-    for name, child in module.named_modules():
-        if isinstance(child, PackedMatrix):
-            rows, columns = child.shape
-            entries.append(Entry(f"{name}.weight", rows * columns, child.packed.nbytes, str(child.spec)))
+        entries.append(Entry(name, count, count * dtype.itemsize, stored))
+    for name, child in packed_matrices(module).items():
+        entries.append(Entry(f"{name}.weight", prod(child.shape), child.packed.nbytes, str(child.spec)))
     return Ledger(tuple(entries))
+
+
+def _float_shapes(module: Decoder) -> dict[str, Shape]:
+    """Everything that is saved as floats, whether it is held as such or as a file stores it."""
+    packed = packed_matrices(module)
+    shapes = tensor_shapes(module.config).items()
+    return {name: shape for name, shape in shapes if name.removesuffix(".weight") not in packed}
 
 
 def save_folder(
@@ -77,37 +84,44 @@ def _config(
     module: Decoder, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
 ) -> dict[str, Any]:
     config = {k: v for k, v in hf_config.items() if k not in (FORMAT_KEY, "torch_dtype", "dtype")}
-    packed = {name: m.spec for name, m in module.named_modules() if isinstance(m, PackedMatrix)}
-    config["dtype"] = str(_common(dtypes)).removeprefix("torch.")
+    packed = {name: child.spec for name, child in packed_matrices(module).items()}
+    config["dtype"] = str(_common(module, dtypes)).removeprefix("torch.")
     if packed:
-        config[FORMAT_KEY] = write_quantization(packed)
+        config[FORMAT_KEY] = write_quantization(packed, hf_config.get(FORMAT_KEY))
     return config
 
 
-def _common(dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
-    """The dtype of most tensors: what transformers is told to compute in."""
-    values = list(dtypes.values())
+def _common(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
+    """The dtype of most float tensors: what transformers is told to compute in."""
+    values = [dtypes[name] for name in _float_shapes(module)]
     return max(dict.fromkeys(values), key=values.count)
 
 
 def _stored(
     module: Decoder, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors as the family stores them; a packed model, which only penjing opens, under its own
-    names."""
-    state = module.state_dict()
-    is_packed = any(isinstance(child, PackedMatrix) for child in module.modules())
+    """The tensors as the family stores them; what penjing packed, and only penjing opens, under the module's
+    own names."""
+    packed = packed_matrices(module)
+    parts = {
+        f"{name}.{part}": tensor
+        for name, child in packed.items()
+        for part, tensor in child.packed.parts.items()
+    }
     family = family_of_model_type(hf_config["model_type"], "the model")
-    rules = () if is_packed else family.rules(module.config)
-    for stored in apply_rules(rules, {name: tuple(tensor.shape) for name, tensor in state.items()}):
-        tensors = [_cast(name, state[name], dtypes) for name in stored.native]
+    is_own = any(isinstance(child.spec, OwnSpec) for child in packed.values())
+    rules = () if is_own else family.rules(module.config)
+    shapes = _float_shapes(module) | {name: tuple(tensor.shape) for name, tensor in parts.items()}
+    for stored in apply_rules(rules, shapes):
+        tensors = [parts[n] if n in parts else _float(module, n, dtypes[n]) for n in stored.native]
         yield stored.name, stored.layout.join(tensors)
 
 
-def _cast(name: str, tensor: torch.Tensor, dtypes: Mapping[str, torch.dtype]) -> torch.Tensor:
-    if name in dtypes:
-        tensor = tensor.to(dtypes[name])
-        _require_finite(name, tensor)
+def _float(module: Decoder, name: str, dtype: torch.dtype) -> torch.Tensor:
+    owner, _, leaf = name.rpartition(".")
+    tensor = weight_of(module, owner) if leaf == "weight" else module.get_parameter(name).detach()
+    tensor = tensor.to(dtype)
+    _require_finite(name, tensor)
     return tensor
 
 

@@ -12,8 +12,10 @@ from torch import nn
 from penjing.model.attention import AttentionSpec, Visibility, attend
 from penjing.model.cache import LayerCache
 from penjing.model.config import LatentConfig, ModelConfig
-from penjing.model.norm import HeadNorm, make_norm
+from penjing.model.norm import HeadNorm, RMSNorm, make_norm
 from penjing.model.rope import Rotation, Tables, rotate, rotation_of
+
+_LATENT_EPS = 1e-6  # of the norms within latent attention, whatever the config says of the others
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,10 @@ class LatentAttention(_Attention):
             self.q_proj = nn.Linear(hidden, queries, bias=False)
         else:
             self.q_a_proj = nn.Linear(hidden, latent.q_rank, bias=bias)
-            self.q_a_layernorm = make_norm(config, latent.q_rank)
+            self.q_a_layernorm = RMSNorm(latent.q_rank, _LATENT_EPS)
             self.q_b_proj = nn.Linear(latent.q_rank, queries, bias=False)
         self.kv_a_proj_with_mqa = nn.Linear(hidden, latent.kv_rank + latent.rope_dim, bias=bias)
-        self.kv_a_layernorm = make_norm(config, latent.kv_rank)
+        self.kv_a_layernorm = RMSNorm(latent.kv_rank, _LATENT_EPS)
         self.kv_b_proj = nn.Linear(latent.kv_rank, heads * (latent.nope_dim + latent.value_dim), bias=False)
         self.o_proj = nn.Linear(heads * latent.value_dim, hidden, bias=config.o_bias)
 

@@ -19,6 +19,18 @@ def tensor_shapes(config: ModelConfig) -> Mapping[str, Shape]:
     return dict(_decoder(config))
 
 
+def matrix_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """The matrices that can be packed, under their modules' names: linears and embeddings. Routers and
+    learned positions stay floats: they are small, and an error in them does great harm."""
+    return {
+        name.removesuffix(".weight"): shape
+        for name, shape in tensor_shapes(config).items()
+        if len(shape) == 2
+        and 0 not in shape
+        and not name.endswith(("mlp.gate.weight", "embed_positions.weight"))
+    }
+
+
 def _decoder(config: ModelConfig) -> Named:
     width = config.hidden_size
     yield "model.embed_tokens.weight", (config.vocab_size, width)
@@ -70,15 +82,9 @@ def _projections(name: str, config: ModelConfig) -> Named:
     for leaf, rows in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
         yield from _linear(f"{name}.{leaf}", rows, config.hidden_size, config.qkv_bias)
     if config.qk_norm:
-        yield from _norm(f"{name}.q_norm", _normed(config.num_attention_heads, config), config)
-        yield from _norm(f"{name}.k_norm", _normed(config.num_key_value_heads, config), config)
-
-
-def _normed(heads: int, config: ModelConfig) -> Shape:
-    """The gains of a norm of queries or keys."""
-    if config.qk_norm == "each head":
-        return (heads, config.head_dim)
-    return (heads * config.head_dim if config.qk_norm == "width" else config.head_dim,)
+        per_head = config.qk_norm == "head"
+        yield from _norm(f"{name}.q_norm", config.head_dim if per_head else queries, config)
+        yield from _norm(f"{name}.k_norm", config.head_dim if per_head else keys, config)
 
 
 def _latent_projections(name: str, latent: LatentConfig, config: ModelConfig) -> Named:
@@ -122,8 +128,7 @@ def _linear(name: str, rows: int, columns: int, bias: bool) -> Named:
         yield f"{name}.bias", (rows,)
 
 
-def _norm(name: str, size: int | Shape, config: ModelConfig) -> Named:
-    shape = (size,) if isinstance(size, int) else size
-    yield f"{name}.weight", shape
+def _norm(name: str, size: int, config: ModelConfig) -> Named:
+    yield f"{name}.weight", (size,)
     if config.norm_bias:
-        yield f"{name}.bias", shape
+        yield f"{name}.bias", (size,)

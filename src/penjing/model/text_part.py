@@ -1,5 +1,5 @@
-"""The language model inside a multimodal folder, as a checkpoint of its own: its config without what is around
-it, and its tensors under the names that they have in a folder without images."""
+"""The language model inside a multimodal folder, as a checkpoint of its own: its config without what is
+around it, and its tensors under the names that they have in a folder without images."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ class TextPart:
     def read(self, name: str) -> torch.Tensor:
         """The tensor in its stored dtype, mapped and not to be written to."""
         return self.whole.read(self.names[name])
+
+    def read_blocks(self, name: str) -> torch.Tensor:
+        """See the folder's own: it holds none."""
+        return self.whole.read_blocks(self.names[name])
 
     def release(self, name: str) -> None:
         """Let the tensor's mapped memory go; reading it again is allowed."""

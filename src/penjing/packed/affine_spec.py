@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penjing.errors import InputError
-from penjing.packed.parts import PartShapes, parts_nbytes
+from penjing.packed.parts import GroupedSpec, PartShapes
 from penjing.packed.planes import row_bytes
 
 STEPS = 255  # of a stored scale or zero point
 
 
 @dataclass(frozen=True)
-class AffineSpec:
+class AffineSpec(GroupedSpec):
     """How a matrix is laid out: bits a code (2, 3, 4, 5, 6, 8) and columns a group (0: a whole row)."""
 
     bits: int
@@ -31,21 +31,13 @@ class AffineSpec:
             raise InputError(f"group size {self.group_size} is not a multiple of 32 (0 means a whole row)")
 
     def __str__(self) -> str:
-        group = f"groups of {self.group_size}" if self.group_size else "a group a row"
-        return f"{self.bits}-bit, {group}"
+        return f"{self.bits}-bit, {self.group_text}"
 
     @property
     def max_code(self) -> int:
         return (1 << self.bits) - 1
 
-    def columns_per_group(self, columns: int) -> int:
-        return min(self.group_size or columns, columns)
-
-    def groups(self, columns: int) -> int:
-        return -(-columns // self.columns_per_group(columns)) if columns else 0
-
     def part_shapes(self, rows: int, columns: int) -> PartShapes:
-        """Shape and dtype (torch's name) of each stored part of a (rows, columns) matrix."""
         groups = self.groups(columns)
         return {
             "codes": ((rows, row_bytes(columns, self.bits)), "uint8"),
@@ -53,10 +45,6 @@ class AffineSpec:
             "zero_point": ((rows, groups), "uint8"),
             "row_scale": ((rows,), "bfloat16"),
         }
-
-    def nbytes(self, rows: int, columns: int) -> int:
-        """Bytes of all parts, the overhead included."""
-        return parts_nbytes(self.part_shapes(rows, columns))
 
     def to_json(self) -> dict[str, Any]:
         return {"scheme": self.scheme, "bits": self.bits, "group_size": self.group_size}

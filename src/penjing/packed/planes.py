@@ -27,3 +27,8 @@ def plane_bytes(columns: int, width: int) -> int:
 def row_bytes(columns: int, bits: int) -> int:
     """Bytes that a row of `columns` codes of `bits` bits takes."""
     return sum(plane_bytes(columns, width) for width in planes_of(bits))
+
+
+def word_count(codes: int, bits: int) -> int:
+    """32-bit words that codes take as one dense stream of bits, as other tools pack them (see `words`)."""
+    return -(-codes * bits // 32)

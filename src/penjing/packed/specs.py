@@ -1,5 +1,5 @@
-"""The layouts by the name that a saved model's `quantization_config` uses: a new layout is one more entry
-here, and one in `schemes`."""
+"""The layouts that penjing itself stores, by the name that a saved model's `quantization_config` uses: a new
+one is one more entry here, and one in `schemes`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from typing import Any
 from penjing.errors import InputError, UnsupportedError
 from penjing.packed.affine_spec import AffineSpec
 
-PackedSpec = AffineSpec
+OwnSpec = AffineSpec
 
 _SCHEMES = {AffineSpec.scheme: AffineSpec}
 
 
-def spec_from_json(entry: Mapping[str, Any]) -> PackedSpec:
-    """Read what `PackedSpec.to_json` wrote; an unknown scheme or field is refused by name."""
+def spec_from_json(entry: Mapping[str, Any]) -> OwnSpec:
+    """Read what `OwnSpec.to_json` wrote; an unknown scheme or field is refused by name."""
     if not isinstance(entry, Mapping):
         raise InputError(f"the layout of packed weights must be an object, not {entry!r}")
     fields = dict(entry)

@@ -6,16 +6,17 @@ models is the two streams and one group's inputs. Shapes: N passages, L tokens, 
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import torch
-from torch import nn
 
 from penjing.memory import give_back_memory
 from penjing.model.decoder import Block, Decoder
 from penjing.model.linear import keep_float, pack_module, weight_of
 from penjing.model.self_attention import Step
+from penjing.packed.affine import AffineTensor
 from penjing.packed.affine_spec import AffineSpec
+from penjing.shrink.inputs import block_output, gather_moments, stages
 from penjing.shrink.rounding import Moments, RoundingConfig, round_calibrated, round_nearest
 from penjing.shrink.sensitivity import Sensitivity
 from penjing.shrink.targets import EMBEDDING, HEAD
@@ -49,7 +50,7 @@ def round_decoder(
             prefix = f"model.layers.{i}."
             inside = {n.removeprefix(prefix): spec for n, spec in specs.items() if n.startswith(prefix)}
             shrunk_NLD = _round_block(original, block, inside, original_NLD, shrunk_NLD, step, config)
-            original_NLD = _outputs(original, original_NLD, step)
+            original_NLD = torch.stack([block_output(original, x_LD, step) for x_LD in original_NLD])
             give_back_memory()
             if progress:
                 progress(i + 1, len(blocks))
@@ -89,87 +90,25 @@ def _round_block(
     step: Step,
     config: RoundingConfig,
 ) -> torch.Tensor:
-    for group in _groups_by_input(original, list(specs), original_NLD, step):
-        moments = _moments(original, block, group[0], original_NLD, shrunk_NLD, step)
-        for name in group:
-            weight_RC = weight_of(original, name)
-            pack_module(block, name, round_calibrated(weight_RC, moments, specs[name], config))
+    for stage in stages(original, list(specs), original_NLD[0], step):
+        streams = [(block, shrunk_NLD)]
+        if not stage.of_experts:  # which tokens an expert sees differs between the two models
+            streams.insert(0, (original, original_NLD))
+        moments = gather_moments(stage, streams, step)
+        for group in stage.groups:
+            for name in group:
+                weight_RC = weight_of(original, name)
+                pack_module(block, name, _round(weight_RC, moments.get(group[0]), specs[name], config))
         keep_float(block)  # the rest of the block runs on these weights many times
-    out_NLD = _outputs(block, shrunk_NLD, step)
+    out_NLD = torch.stack([block_output(block, x_LD, step) for x_LD in shrunk_NLD])
     keep_float(block, False)
     return out_NLD
 
 
-def _output(block: Block, x_LD: torch.Tensor, step: Step) -> torch.Tensor:
-    return block(x_LD.unsqueeze(0), step, None)[0]
-
-
-def _outputs(block: Block, x_NLD: torch.Tensor, step: Step) -> torch.Tensor:
-    return torch.stack([_output(block, x_LD, step) for x_LD in x_NLD])
-
-
-def _groups_by_input(block: Block, names: list[str], x_NLD: torch.Tensor, step: Step) -> list[list[str]]:
-    """Names in the order of use, those that read the very same tensor together."""
-    seen: list[tuple[torch.Tensor, list[str]]] = []
-
-    def note(name: str):
-        def before(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-            if seen and seen[-1][0] is inputs[0]:
-                seen[-1][1].append(name)
-            else:
-                seen.append((inputs[0], [name]))
-
-        return before
-
-    handles = [block.get_submodule(name).register_forward_pre_hook(note(name)) for name in names]
-    try:
-        _output(block, x_NLD[0], step)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return [group for _, group in seen]
-
-
-class _InputReachedError(Exception):
-    """The input that was wanted has been seen; the rest of the block needn't run."""
-
-
-def _inputs_of(block: Block, name: str, x_NLD: torch.Tensor, step: Step) -> Iterator[torch.Tensor]:
-    """What the submodule `name` is fed, (L, C), passage by passage."""
-    caught: list[torch.Tensor] = []
-
-    def catch(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        caught.append(inputs[0])
-        raise _InputReachedError
-
-    handle = block.get_submodule(name).register_forward_pre_hook(catch)
-    try:
-        for x_LD in x_NLD:
-            try:
-                _output(block, x_LD, step)
-            except _InputReachedError:
-                yield caught.pop()[0]
-    finally:
-        handle.remove()
-
-
-def _moments(
-    original: Block,
-    block: Block,
-    name: str,
-    original_NLD: torch.Tensor,
-    shrunk_NLD: torch.Tensor,
-    step: Step,
-) -> Moments:
-    columns = weight_of(original, name).shape[1]
-    inputs_CC, drift_CC, tokens = torch.zeros(columns, columns), torch.zeros(columns, columns), 0
-    pairs = zip(
-        _inputs_of(original, name, original_NLD, step),
-        _inputs_of(block, name, shrunk_NLD, step),
-        strict=True,
-    )
-    for x_LC, quantised_LC in pairs:
-        inputs_CC.addmm_(quantised_LC.T, quantised_LC)
-        drift_CC.addmm_((x_LC - quantised_LC).T, quantised_LC)
-        tokens += len(x_LC)
-    return Moments(inputs_CC / tokens, drift_CC / tokens)
+def _round(
+    weight_RC: torch.Tensor, moments: Moments | None, spec: AffineSpec, config: RoundingConfig
+) -> AffineTensor:
+    """Calibrated, or to nearest for an expert that no calibration token went to."""
+    if moments is None:
+        return round_nearest(weight_RC, spec)
+    return round_calibrated(weight_RC, moments, spec, config)

@@ -12,7 +12,7 @@ import torch
 from penjing.api import Model
 from penjing.errors import InputError
 from penjing.model.decoder import Decoder
-from penjing.model.linear import replace_weight, weight_of
+from penjing.model.linear import held_matrices, replace_weight, weight_of
 from penjing.model.saving import module_ledger
 from penjing.shrink.allocation import Allocation, allocate
 from penjing.shrink.blockwise import round_decoder
@@ -36,8 +36,8 @@ def make_builder(
     """A builder whose statistics come from the documents in `tune`. `seed` orders them."""
     generator = torch.Generator().manual_seed(seed)
     documents = [document for text in tune.values() for document in text]
-    ids_NL = calibration_ids(original, documents, effort, generator)
-    return Builder(original, ids_NL, effort, seed, progress or (lambda *_: None))
+    ids_NL, notices = calibration_ids(original, documents, effort, generator)
+    return Builder(original, ids_NL, effort, seed, progress or (lambda *_: None), notices)
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Builder:
     effort: Effort
     seed: int
     progress: Progress
+    notices: tuple[str, ...] = ()
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
@@ -89,6 +90,11 @@ class Builder:
     def _matrices(self) -> list[Matrix]:
         matrices = packable_matrices(self.original.module)
         if not matrices:
+            if held_matrices(self.original.module):
+                raise InputError(
+                    f"the weights of {self.original.name} stay in their file; to shrink it, load it with"
+                    " hold_stored=False"
+                )
             raise InputError(f"{self.original.name} has no float matrix to shrink; give the original model")
         return matrices
 

@@ -13,11 +13,12 @@ _CHAT_EVERY = 4  # of so many documents one is put into the chat format, for a m
 
 def calibration_ids(
     model: Model, documents: Sequence[str], effort: Effort, generator: torch.Generator
-) -> torch.Tensor:
+) -> tuple[torch.Tensor, tuple[str, ...]]:
     """Passages (N, L) of int64 ids: documents in random order, one after another, each begun as the tokenizer
     begins a text. A chat model sees some of them as conversations, so that its control tokens count too.
 
-    Fewer passages than asked for are used where the text is short; none is an `InputError`.
+    Where the text is short, fewer passages than asked for are used and a notice says so; none is an
+    `InputError`.
     """
     length = min(effort.passage_tokens, model.config.max_position_embeddings)
     wanted, ids = effort.calibration_passages * length, []
@@ -30,7 +31,13 @@ def calibration_ids(
     passages = min(len(ids) // length, effort.calibration_passages)
     if passages == 0:
         raise InputError(f"the text to tune on has {len(ids)} tokens; at least {length} are needed")
-    return torch.tensor(ids[: passages * length], dtype=torch.int64).view(passages, length)
+    ids_NL = torch.tensor(ids[: passages * length], dtype=torch.int64).view(passages, length)
+    if passages == effort.calibration_passages:
+        return ids_NL, ()
+    return ids_NL, (
+        f"the text to tune on gives {passages} passages of {length} tokens, not"
+        f" {effort.calibration_passages}",
+    )
 
 
 def _chat(model: Model, document: str) -> list[int]:

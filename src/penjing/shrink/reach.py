@@ -3,17 +3,20 @@
 from penjing.errors import InputError
 from penjing.model.ledger import plan_ledger
 from penjing.model.plan import LoadPlan
-from penjing.model.shapes import tensor_shapes
+from penjing.model.shapes import matrix_shapes
 from penjing.packed.affine_spec import AffineSpec
 
 GRIDS = tuple(AffineSpec(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128))
 
 
 def least_bytes(plan: LoadPlan) -> int:
-    """Bytes of the smallest model that can be built from a checkpoint, by its headers alone."""
-    matrices = _matrix_shapes(plan)
+    """Bytes of the smallest model that can be built from a checkpoint; one that is packed already is an
+    `InputError`."""
+    if plan.packed:
+        raise InputError(f"{plan.checkpoint.path} is quantised already; shrink its 16-bit original instead")
+    matrices = matrix_shapes(plan.config)
     fixed = (e.nbytes for e in plan_ledger(plan).entries if e.name.removesuffix(".weight") not in matrices)
-    return sum(fixed) + sum(least_matrix_bytes(rows, columns) for rows, columns in matrices.values())
+    return sum(fixed) + sum(least_matrix_bytes(*shape) for shape in matrices.values())
 
 
 def unreachable(nbytes: int, smallest: int, base_bytes: int, parameters: int) -> InputError:
@@ -28,17 +31,3 @@ def unreachable(nbytes: int, smallest: int, base_bytes: int, parameters: int) ->
 def least_matrix_bytes(rows: int, columns: int) -> int:
     """Bytes of a matrix on the smallest grid."""
     return min(grid.nbytes(rows, columns) for grid in GRIDS)
-
-
-def _matrix_shapes(plan: LoadPlan) -> dict[str, tuple[int, int]]:
-    """Name and shape of every packable matrix, from a checkpoint's headers alone; a model that is packed
-    already is an `InputError`."""
-    if plan.packed:
-        raise InputError(
-            f"{plan.checkpoint.path} is a shrunk model already; shrink its original to another size instead"
-        )
-    return {
-        name.removesuffix(".weight"): (shape[0], shape[1])
-        for name, shape in tensor_shapes(plan.config).items()
-        if len(shape) == 2 and 0 not in shape
-    }

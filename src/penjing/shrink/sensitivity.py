@@ -110,7 +110,6 @@ class _Sums:
         leaf.register_hook(self._gradient_sum(self.embedding_gradients))
         return leaf
 
-    @torch.no_grad()
     def _head_backward(
         self, module: Decoder, hidden_1LD: torch.Tensor, generator: torch.Generator
     ) -> torch.Tensor:
@@ -118,17 +117,16 @@ class _Sums:
         time."""
         hidden_TD = hidden_1LD.flatten(0, 1)
         self.final_hidden.addmm_(hidden_TD.T, hidden_TD)
-        weight_VD = (
-            module.model.embed_tokens if module.config.tie_word_embeddings else module.lm_head
-        ).weight
         pieces = []
         for hidden_tD in hidden_TD.split(_HEAD_SLICE):
-            probability_tV = module.head(hidden_tD).softmax(dim=-1)
+            leaf_tD = hidden_tD.detach().requires_grad_(True)
+            logits_tV = module.head(leaf_tD)
+            probability_tV = logits_tV.detach().softmax(dim=-1)
             labels_t1 = torch.multinomial(probability_tV, 1, generator=generator)
             self.token_probability += probability_tV.sum(dim=0)
             self.logit_curvature += (probability_tV * (1 - probability_tV)).sum(dim=0)
-            residual_tV = probability_tV.scatter_add(1, labels_t1, torch.full(labels_t1.shape, -1.0))
-            pieces.append(residual_tV @ weight_VD)
+            residual_tV = probability_tV.scatter_add_(1, labels_t1, torch.full(labels_t1.shape, -1.0))
+            pieces += torch.autograd.grad(logits_tV, leaf_tD, residual_tV)
         return torch.cat(pieces).view_as(hidden_1LD)
 
     def result(self, module: Decoder) -> Sensitivity:
@@ -147,7 +145,20 @@ class _Sums:
         for name, curvatures in uses.items():
             if not all(torch.isfinite(c.output).all() and torch.isfinite(c.input).all() for c in curvatures):
                 raise PenjingError(f"{name} sees values that are not finite on the calibration text")
-        return Sensitivity(uses, final_hidden)
+        return Sensitivity(_with_unseen(uses), final_hidden)
+
+
+def _with_unseen(uses: dict[str, tuple[Curvature, ...]]) -> dict[str, tuple[Curvature, ...]]:
+    """An expert that no calibration token went to isn't worthless: it gets the mean of its layer's others."""
+    filled = dict(uses)
+    for name, (first, *_) in uses.items():
+        if "experts." in name and not first.input.any():
+            before, _, after = name.partition("experts.")
+            leaf = after.partition(".")[2]
+            others = [u[0] for n, u in uses.items() if n.startswith(f"{before}experts.") and n.endswith(leaf)]
+            output = torch.stack([other.output for other in others]).mean(dim=0)
+            filled[name] = (Curvature(output, torch.stack([o.input for o in others]).mean(dim=0)),)
+    return filled
 
 
 class _Hooks:

@@ -10,6 +10,7 @@ from penjing.engine.params import SamplingParams
 from penjing.errors import InputError
 from penjing.evaluate.compare import compare
 from penjing.evaluate.result import EvalResult, holds
+from penjing.evaluate.sample import draw_sample, passage_length
 from penjing.model.linear import keep_float
 from penjing.shrink.builder import Builder, make_builder
 from penjing.shrink.effort import Effort, find_effort
@@ -54,9 +55,10 @@ def shrink(
     if not 0 <= seed < 1 << 63:
         raise InputError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
     amounts = find_effort(effort)
-    original = model if isinstance(model, Model) else load(model)
+    original = model if isinstance(model, Model) else load(model, hold_stored=False)
     asked = _asked(original, to, keep, effort, seed)
     splits = make_splits(builtin_texts() if texts is None else texts, seed=seed)
+    _require_measurable(original, splits, amounts, seed, searched=asked.keep is not None)
     tell = progress or (lambda *_: None)
     builder = make_builder(original, splits.tune, amounts, seed, tell)
     if asked.nbytes is not None:
@@ -77,7 +79,7 @@ def shrink(
         divergence={name: candidate.divergence for name, candidate in plan.chosen.items()},
         answers=_answers(original, found.model),
         seconds=time.perf_counter() - started,
-        notices=(*original.notices, *splits.notices, *found.report.notices, *found.notices),
+        notices=(*original.notices, *splits.notices, *builder.notices, *found.report.notices, *found.notices),
     )
 
 
@@ -173,6 +175,22 @@ def _asked(
         )
     size = None if to is None else parse_size(str(to), original.base_bytes, original.ledger.parameters)
     return Asked(size, None if keep is None else parse_share(str(keep)), effort, seed)
+
+
+def _require_measurable(original: Model, splits: Splits, effort: Effort, seed: int, searched: bool) -> None:
+    """`InputError` now, not after minutes of work, where a split is too short to be measured on."""
+    parts = [(splits.report, effort.report_tokens)]
+    if searched:
+        parts.append((splits.search, effort.search_tokens))
+    for texts, tokens in parts:
+        draw_sample(
+            original.tokenizer,
+            texts,
+            length=passage_length(original.config.max_position_embeddings),
+            tokens=tokens,
+            choice_items=effort.choice_items,
+            seed=seed,
+        )
 
 
 def _trial(nbytes: int, result: EvalResult, held: bool | None, split: str, chosen: bool) -> Trial:

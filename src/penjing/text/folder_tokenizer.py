@@ -1,8 +1,8 @@
 """A tokenizer from a Hugging Face folder, read as transformers reads it.
 
-`tokenizer.json` is the tokenizer; `tokenizer_config.json` names its special tokens, may add or re-flag
-tokens; end ids also stand in `config.json` and `generation_config.json`; the chat
-template has a file of its own or stands in `tokenizer_config.json`.
+`tokenizer.json` or an older file is the vocabulary; `tokenizer_config.json` names its special tokens, may add
+or re-flag tokens; end ids also stand in `config.json` and `generation_config.json`; the chat template has a
+file of its own or stands in `tokenizer_config.json`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,24 +13,17 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken
 
-from penjing.errors import InputError, UnsupportedError
+from penjing.errors import InputError
 from penjing.formats.json_file import read_json
-from penjing.formats.mapped import refuse_lfs_pointer
 from penjing.formats.quote import quote
+from penjing.text.boundaries import add_boundaries
+from penjing.text.folder_files import TOKENIZER_CONFIG, flag
+from penjing.text.folder_sources import TOKENIZER, Source, open_source
+from penjing.text.folder_templates import folder_templates
 from penjing.text.tokenizer import Tokenizer
+from penjing.text.turn_end import with_turn_end
 
-TOKENIZER = "tokenizer.json"
-TOKENIZER_CONFIG = "tokenizer_config.json"
-TEMPLATE = "chat_template.jinja"
-MORE_TEMPLATES = "additional_chat_templates"
-_OTHER_KINDS = (
-    "tokenizer.model",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tekken.json",
-    "vocab.json",
-    "vocab.txt",
-)
+_ADDED_TOKENS = "added_tokens.json"
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _MORE_SPECIAL = ("additional_special_tokens", "extra_special_tokens")
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
@@ -40,51 +33,26 @@ def tokenizer_from_folder(path: Path) -> Tokenizer:
     """Open the tokenizer of a folder.
 
     Raises InputError for a missing, damaged or contradictory file, and UnsupportedError for a folder with a
-    tokenizer of another kind only.
+    tokenizer of a kind or class that penjing doesn't know.
     """
-    backend = _read_backend(path)
     config = _read_config(path)
-    special_tokens = {name: text for name in _NAMED if (text := _token_text(config, name)) is not None}
-    _add_tokens(backend, config)
+    named = {name: text for name in _NAMED if (text := _token_text(config, name)) is not None}
+    listed = _listed_tokens(path, config, named)
+    source = open_source(path, config, listed)
+    backend, special_tokens = source.backend, {**source.special_tokens, **named}
+    _add_tokens(backend, listed, source.file)
     _mark_special(backend, config, special_tokens)
-    templates, notices = _templates(path, config)
+    _put_around(source, config, special_tokens)
+    templates, notices = folder_templates(path, config)
+    notices += source.notices
     end_ids, stray = _end_ids(path, backend, special_tokens)
     if stray:
         ids = ", ".join(map(str, sorted(stray)))
         notices.append(f"The end ids {ids} are ignored: the tokenizer has no such tokens.")
-    tokenizer = Tokenizer(backend, special_tokens, end_ids, templates, _kept_config(config), tuple(notices))
-    return replace(tokenizer, notices=(*notices, *_bos_notice(tokenizer, config.get("add_bos_token"))))
-
-
-def _read_backend(path: Path) -> tokenizers.Tokenizer:
-    file = path / TOKENIZER
-    if not file.is_file():
-        raise _no_tokenizer(path)
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file} can't be read: {error.strerror}.") from error
-    refuse_lfs_pointer(file, data)
-    try:
-        backend = tokenizers.Tokenizer.from_buffer(data)
-    except Exception as error:  # the library raises nothing narrower
-        raise InputError(f"{file} isn't a tokenizer that can be opened: {error}.") from error
-    # Published files may carry the training's settings, which would silently cut or pad every text.
-    backend.no_truncation()
-    backend.no_padding()
-    return backend
-
-
-def _no_tokenizer(path: Path) -> InputError:
-    found = [name for name in _OTHER_KINDS if (path / name).is_file()]
-    if not path.is_dir():
-        return InputError(f"{path} isn't a folder.")
-    if found:
-        return UnsupportedError(
-            f"{path} has no {TOKENIZER}, only {', '.join(found)}, which penjing doesn't read yet; write one "
-            "with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)."
-        )
-    return InputError(f"{path} has no {TOKENIZER}; copy the model's tokenizer files into it.")
+    kept = _kept_config(config, source)
+    tokenizer = Tokenizer(backend, special_tokens, end_ids, templates, kept, tuple(notices))
+    notices += _bos_notice(tokenizer, config.get("add_bos_token"))
+    return with_turn_end(replace(tokenizer, notices=tuple(notices)))
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -105,21 +73,42 @@ def _token_text(config: Mapping[str, Any], name: str) -> str | None:
     return value or None
 
 
-def _add_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> None:
-    """Add the tokens of `added_tokens_decoder` that the backend lacks, or has with other flags."""
-    listed = config.get("added_tokens_decoder") or {}
+def _listed_tokens(path: Path, config: Mapping[str, Any], named: Mapping[str, str]) -> dict[int, AddedToken]:
+    """Added tokens by id, from `tokenizer_config.json`, else from the older `added_tokens.json`."""
+    listed = config.get("added_tokens_decoder")
+    if listed is None and (path / _ADDED_TOKENS).is_file():
+        return _older_added_tokens(path / _ADDED_TOKENS, config, named)
+    listed = listed or {}
     if not isinstance(listed, Mapping) or not all(isinstance(entry, Mapping) for entry in listed.values()):
         raise InputError(f"added_tokens_decoder in {TOKENIZER_CONFIG} should map ids to tokens.")
+    tokens = {_as_id(id): _added_token(entry) for id, entry in listed.items()}
+    return dict(sorted(tokens.items()))
+
+
+def _older_added_tokens(
+    file: Path, config: Mapping[str, Any], named: Mapping[str, str]
+) -> dict[int, AddedToken]:
+    more = (str(_special_token(value).content) for key in _MORE_SPECIAL for value in _listed(config.get(key)))
+    special = {*named.values(), *more}
+    tokens = {}
+    for text, id in read_json(file).items():
+        if not text or not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 2**32:
+            raise InputError(f"{file} should map tokens to ids; it maps {quote(text)} to {quote(id)}.")
+        tokens[id] = AddedToken(text, normalized=text not in special, special=text in special)
+    return dict(sorted(tokens.items()))
+
+
+def _add_tokens(backend: tokenizers.Tokenizer, listed: Mapping[int, AddedToken], file: str) -> None:
+    """Add the listed tokens that the backend lacks, or has with other flags."""
     present = {repr(token) for token in backend.get_added_tokens_decoder().values()}
-    for id, entry in sorted(listed.items(), key=lambda item: _as_id(item[0])):
-        token = _added_token(entry)
+    for id, token in listed.items():
         if repr(token) in present:
             continue
         backend.add_tokens([token])
-        if backend.token_to_id(token.content) != _as_id(id):
+        if backend.token_to_id(token.content) != id:
             raise InputError(
-                f"{TOKENIZER_CONFIG} gives token {quote(token.content)} the id {id}, but by {TOKENIZER} it "
-                f"is {backend.token_to_id(token.content)}; the two files don't belong together."
+                f"The token {quote(token.content)} has the id {id} among the added tokens, but by {file} it "
+                f"is {backend.token_to_id(token.content)}; the folder's files don't belong together."
             )
 
 
@@ -143,7 +132,7 @@ def _mark_special(
 ) -> None:
     """Tokens that the config names (as BOS, as padding, ...) are special, whatever the backend says."""
     more = [_special_token(value) for key in _MORE_SPECIAL for value in _listed(config.get(key))]
-    named = [_special_token(config[name]) for name in special_tokens]
+    named = [_special_token(config.get(name) or text) for name, text in special_tokens.items()]
     known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
     wanted = {token.content: token for token in (*more, *named)}
     for text, token in wanted.items():
@@ -164,51 +153,13 @@ def _special_token(value: Any) -> AddedToken:
     return token
 
 
-def _templates(path: Path, config: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """Named chat templates and what to tell about them; files of their own outrank the config."""
-    inline = _inline_templates(config.get("chat_template"))
-    files = {"default": path / TEMPLATE} if (path / TEMPLATE).is_file() else {}
-    files |= {file.stem: file for file in sorted((path / MORE_TEMPLATES).glob("*.jinja"))}
-    templates = inline | {name: _read_template(file) for name, file in files.items()}
-    notices = [
-        f"The chat template is taken from {files[name].name}; {TOKENIZER_CONFIG} has another one."
-        for name in files
-        if name in inline and inline[name] != templates[name]
-    ]
-    others = sorted(templates.keys() - {"default"})
-    if others:
-        notices.append(f"Chat templates besides the default one: {', '.join(others)}.")
-    return templates, notices
-
-
-def _inline_templates(value: Any) -> dict[str, str]:
-    if value is None:
-        return {}
-    entries = value if isinstance(value, list) else [{"name": "default", "template": value}]
-    templates = {}
-    for entry in entries:
-        name, template = (
-            (entry.get("name"), entry.get("template")) if isinstance(entry, Mapping) else (None, None)
-        )
-        if not isinstance(name, str) or not isinstance(template, str):
-            raise InputError(
-                f"chat_template in {TOKENIZER_CONFIG} should be text, or a list of objects with a name and a "
-                f"template; it holds {quote(entry)}."
-            )
-        templates[name] = template
-    return templates
-
-
-def _read_template(file: Path) -> str:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file} can't be read: {error.strerror}.") from error
-    refuse_lfs_pointer(file, data)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} isn't UTF-8 text: {error.reason} at byte {error.start}.") from error
+def _put_around(source: Source, config: Mapping[str, Any], special_tokens: Mapping[str, str]) -> None:
+    """BOS and EOS around a text, unless the vocabulary's file has settled that."""
+    if source.adds_bos is None:
+        return
+    bos = special_tokens.get("bos_token") if flag(config, "add_bos_token", source.adds_bos) else None
+    eos = special_tokens.get("eos_token") if flag(config, "add_eos_token", False) else None
+    add_boundaries(source.backend, bos, eos)
 
 
 def _end_ids(
@@ -242,6 +193,12 @@ def _ids(value: Any, file: Path) -> list[int]:
     return ids
 
 
-def _kept_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a saved copy repeats: templates are saved as files, remote code isn't copied."""
-    return {key: value for key, value in config.items() if key not in ("chat_template", "auto_map")}
+def _kept_config(config: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """What a saved copy repeats: templates are saved as files, remote code isn't copied.
+
+    A converted tokenizer's class would be rebuilt from the older file, which the copy doesn't have.
+    """
+    dropped = {"chat_template", "auto_map"}
+    if source.file != TOKENIZER:
+        dropped |= {"tokenizer_class", "legacy", "add_prefix_space"}
+    return {key: value for key, value in config.items() if key not in dropped}

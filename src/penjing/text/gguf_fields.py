@@ -5,9 +5,9 @@ from typing import Any
 
 from penjing.errors import InputError
 from penjing.formats.quote import quote
+from penjing.text.byte_level_backend import merge_pairs
+from penjing.text.piece_kinds import NORMAL
 
-# Values of `tokenizer.ggml.token_type`.
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 PREFIX = "tokenizer.ggml."
 
 
@@ -56,19 +56,7 @@ class GGUFFields:
         return self._numbers("scores")
 
     def merges(self) -> list[tuple[str, str]]:
-        """Pairs of pieces, parted in the file by the first blank that isn't the first character."""
-        pairs = []
-        for line in self._texts("merges"):
-            cut = line.find(" ", 1)
-            left, right = line[:cut], line[cut + 1 :]
-            known = left in self.vocabulary and right in self.vocabulary and left + right in self.vocabulary
-            if cut < 0 or not known:
-                raise InputError(
-                    f"The GGUF file's merge {quote(line)} (number {len(pairs) + 1}) isn't two tokens of its "
-                    "vocabulary that make a third."
-                )
-            pairs.append((left, right))
-        return pairs
+        return merge_pairs(self._texts("merges"), self.vocabulary, "The GGUF file")
 
     def _texts(self, key: str) -> list[str]:
         values = self._array(key)

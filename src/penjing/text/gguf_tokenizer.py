@@ -8,14 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, decoders, models, normalizers
+from tokenizers import AddedToken
 
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.quote import quote
 from penjing.text.boundaries import add_boundaries
-from penjing.text.gguf_fields import CONTROL, NORMAL, PREFIX, UNKNOWN, USER_DEFINED, GGUFFields
+from penjing.text.byte_level_backend import byte_level_backend
+from penjing.text.gguf_fields import PREFIX, GGUFFields
+from penjing.text.piece_kinds import CONTROL, UNKNOWN, USER_DEFINED
 from penjing.text.pretokenizers import rule_for
+from penjing.text.sentencepiece_backend import sentencepiece_backend
+from penjing.text.sentencepiece_model import SentencePieceModel
 from penjing.text.tokenizer import Tokenizer
+from penjing.text.turn_end import with_turn_end
 
 _TEMPLATE = "tokenizer.chat_template"
 _NAMED_IDS = {
@@ -27,8 +32,21 @@ _NAMED_IDS = {
 _END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 # Files often keep one end id of several. Unless the file names its end of turn, a control token spelled like
 # one of these is it, as llama.cpp also assumes.
-_END_OF_TURN = frozenset({"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"})
-_SPACE, _METASPACE = " ", "\N{LOWER ONE EIGHTH BLOCK}"
+_END_OF_TURN = frozenset(
+    {
+        *("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<turn|>", "<EOT>", "[EOT]"),
+        *("<end_of_utterance>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "[e~["),
+    }
+)
+# Where one of these pairs ends a turn, <|end|> only ends a part of it.
+_PARTED_TURNS = ({"<|return|>", "<|call|>"}, {"<|flush|>", "<|calls|>"})
+# GGUF files don't keep the flags of added tokens. Phi-3's take the blanks after them, except these; llama.cpp
+# also knows that by the model.
+_PHI_3_KEEPS_BLANKS = frozenset({"<unk>", "<s>", "<|endoftext|>"})
+# Rules of the gpt2 kind that don't spell bytes in printable characters and cut text at no word.
+UNSPLIT_TAGS = frozenset({"gemma4", "granite-embed-multi-311m", "sarvam-moe"})
+# A backend, whether it adds BOS unless the file says otherwise, and what to tell about it.
+_Built = tuple[tokenizers.Tokenizer, bool, list[str]]
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
@@ -39,16 +57,14 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     """
     fields = GGUFFields(metadata)
     kind = fields.text("model")
-    if kind == "gpt2":
-        backend, adds_bos, notices = _byte_level(fields)
-    elif kind == "llama":
-        backend, adds_bos, notices = _sentencepiece(fields)
-    else:
+    if kind not in _BUILDERS:
         raise UnsupportedError(
-            f"This GGUF file has a tokenizer of kind {quote(kind)}; penjing reads gpt2 (byte-level BPE) and "
-            "llama (SentencePiece). Use the model's Hugging Face folder."
+            f"This GGUF file has a tokenizer of kind {quote(kind)}; penjing reads gpt2 (byte-level BPE), "
+            "llama (SentencePiece) and gemma4. Use the model's Hugging Face folder."
         )
-    _add_tokens(backend, fields)
+    backend, adds_bos, notices = _BUILDERS[kind](fields)
+    phi_3 = metadata.get("general.architecture") == "phi3" and kind == "llama"
+    _add_tokens(backend, fields, strips=phi_3)
     special_tokens = {
         name: fields.tokens[id]
         for name, key in _NAMED_IDS.items()
@@ -57,11 +73,16 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     bos = special_tokens.get("bos_token") if fields.flag("add_bos_token", adds_bos) else None
     eos = special_tokens.get("eos_token") if fields.flag("add_eos_token", False) else None
     add_boundaries(backend, bos, eos)
-    return Tokenizer(backend, special_tokens, _end_ids(fields), _templates(metadata), notices=tuple(notices))
+    templates = _templates(metadata)
+    return with_turn_end(
+        Tokenizer(backend, special_tokens, _end_ids(fields), templates, notices=tuple(notices))
+    )
 
 
-def _byte_level(fields: GGUFFields) -> tuple[tokenizers.Tokenizer, bool, list[str]]:
+def _byte_level(fields: GGUFFields) -> _Built:
     tag = fields.text("pre", "default")
+    if tag in UNSPLIT_TAGS:
+        return _unsplit(fields)
     rule = rule_for(tag)
     notices = []
     if tag == "default":
@@ -69,77 +90,55 @@ def _byte_level(fields: GGUFFields) -> tuple[tokenizers.Tokenizer, bool, list[st
             "The GGUF file doesn't say by which rule its tokenizer splits text; it is read like GPT-2's, "
             "so ids may differ from the original's."
         )
-    model = models.BPE(
-        vocab=fields.vocabulary,
-        merges=fields.merges(),
-        ignore_merges=rule.ignore_merges,
-    )
-    backend = tokenizers.Tokenizer(model)
-    if rule.normalizer is not None:
-        backend.normalizer = rule.normalizer
-    backend.pre_tokenizer = rule.pre_tokenizer()
-    backend.decoder = decoders.ByteLevel()
-    return backend, rule.add_bos, notices
+    return byte_level_backend(fields.vocabulary, fields.merges(), rule), rule.add_bos, notices
 
 
-def _sentencepiece(fields: GGUFFields) -> tuple[tokenizers.Tokenizer, bool, list[str]]:
+def _sentencepiece(fields: GGUFFields) -> _Built:
     for key in ("precompiled_charsmap", "remove_extra_whitespaces"):
         if fields.get(key):
             raise UnsupportedError(
                 f"This GGUF file's SentencePiece tokenizer rewrites text before it is cut ({PREFIX}{key}), "
                 "which penjing doesn't do yet; use the model's Hugging Face folder."
             )
-    unknown = fields.token_id("unknown_token_id", default=0)
-    model = models.BPE(
-        vocab=fields.vocabulary,
-        merges=_merges_from_scores(fields),
-        unk_token=None if unknown is None else fields.tokens[unknown],
-        fuse_unk=True,
-        byte_fallback=True,
+    model = SentencePieceModel(
+        fields.tokens,
+        fields.scores(),
+        fields.kinds,
+        unknown_id=fields.token_id("unknown_token_id", default=0),
+        add_dummy_prefix=fields.flag("add_space_prefix", True),
     )
-    backend = tokenizers.Tokenizer(model)
-    prefixed = fields.flag("add_space_prefix", True)
-    # A normaliser, not the Metaspace pre-tokenizer: SentencePiece puts its blank before every text, also
-    # before one that begins with a blank, and llama.cpp likewise.
-    spaces = normalizers.Replace(_SPACE, _METASPACE)
-    prefix = [normalizers.Prepend(_METASPACE)] if prefixed else []
-    backend.normalizer = normalizers.Sequence([*prefix, spaces])
-    steps = [decoders.Replace(_METASPACE, _SPACE), decoders.ByteFallback(), decoders.Fuse()]
-    if prefixed:
-        steps.append(decoders.Strip(content=_SPACE, left=1, right=0))
-    backend.decoder = decoders.Sequence(steps)
-    return backend, True, []
+    return sentencepiece_backend(model, split_user_defined=False), True, []
 
 
-def _merges_from_scores(fields: GGUFFields) -> list[tuple[str, str]]:
-    """SentencePiece joins the two neighbours whose piece scores best; as a ranked list of merges.
-
-    Only normal pieces take part. Ways to build one piece are ranked by its left part, longest first.
-    """
-    scores, kinds = fields.scores(), fields.kinds
-    normal = {piece for piece, kind in zip(fields.tokens, kinds, strict=True) if kind == NORMAL}
-    ranked = []
-    for piece, score, kind in zip(fields.tokens, scores, kinds, strict=True):
-        if kind != NORMAL:
-            continue
-        for cut in range(len(piece) - 1, 0, -1):
-            left, right = piece[:cut], piece[cut:]
-            if left in normal and right in normal:
-                ranked.append((score, left, right))
-    ranked.sort(key=lambda merge: -merge[0])
-    return [(left, right) for _, left, right in ranked]
+def _unsplit(fields: GGUFFields) -> _Built:
+    """SentencePiece's alphabet with ranked merges in place of scores, as Gemma 4 has it."""
+    model = SentencePieceModel(
+        fields.tokens,
+        [0.0] * len(fields.tokens),
+        fields.kinds,
+        unknown_id=fields.token_id("unknown_token_id"),
+        add_dummy_prefix=fields.flag("add_space_prefix", False),
+    )
+    return sentencepiece_backend(model, fields.merges(), split_user_defined=False), True, []
 
 
-def _add_tokens(backend: tokenizers.Tokenizer, fields: GGUFFields) -> None:
+_BUILDERS = {"gpt2": _byte_level, "llama": _sentencepiece, "gemma4": _unsplit}
+
+
+def _add_tokens(backend: tokenizers.Tokenizer, fields: GGUFFields, strips: bool) -> None:
     """Make control tokens and the unknown token special and user-defined ones plain added tokens.
 
-    All are matched whole in raw text, as llama.cpp does.
+    All are matched whole in raw text, as llama.cpp does; `strips` lets them take the blanks after them, too.
     """
     tokens = list(zip(fields.tokens, fields.kinds, strict=True))
     special = [text for text, kind in tokens if kind in (CONTROL, UNKNOWN)]
     plain = [text for text, kind in tokens if kind == USER_DEFINED]
-    backend.add_special_tokens([AddedToken(text, normalized=False) for text in special])
-    backend.add_tokens([AddedToken(text, normalized=False) for text in plain])
+
+    def added(text: str) -> AddedToken:
+        return AddedToken(text, rstrip=strips and text not in _PHI_3_KEEPS_BLANKS, normalized=False)
+
+    backend.add_special_tokens(list(map(added, special)))
+    backend.add_tokens(list(map(added, plain)))
     if backend.get_vocab_size() != len(fields.tokens):
         raise InputError("The GGUF file's vocabulary can't be rebuilt: tokens were lost or doubled.")
 
@@ -147,12 +146,16 @@ def _add_tokens(backend: tokenizers.Tokenizer, fields: GGUFFields) -> None:
 def _end_ids(fields: GGUFFields) -> frozenset[int]:
     ids = {id for key in _END_KEYS if (id := fields.token_id(key)) is not None}
     if fields.token_id("eot_token_id") is None:
-        ids |= {
-            id
-            for id, (text, kind) in enumerate(zip(fields.tokens, fields.kinds, strict=True))
-            if kind == CONTROL and text in _END_OF_TURN
-        }
+        ids |= _known_ends_of_turn(fields)
     return frozenset(ids)
+
+
+def _known_ends_of_turn(fields: GGUFFields) -> set[int]:
+    control = {text for text, kind in zip(fields.tokens, fields.kinds, strict=True) if kind == CONTROL}
+    ends = control & _END_OF_TURN
+    if any(pair <= ends for pair in _PARTED_TURNS):
+        ends.discard("<|end|>")
+    return {fields.vocabulary[text] for text in ends}
 
 
 def _templates(metadata: Mapping[str, Any]) -> dict[str, str]:

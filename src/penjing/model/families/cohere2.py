@@ -4,9 +4,10 @@ fourth."""
 from typing import Any
 
 from penjing.model.config import ModelConfig
-from penjing.model.families.cohere import DEFAULTS, gguf_shared, read_shared
-from penjing.model.families.common import gguf_windows, read_alternating_windows
+from penjing.model.families import cohere
+from penjing.model.families.common import read_alternating
 from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_windows
 from penjing.model.foreign import ForeignConfig
 
 PERIOD = 4
@@ -25,21 +26,21 @@ _AS_PUBLISHED = {
 def read(config: ForeignConfig) -> ModelConfig:
     for key, value in _AS_PUBLISHED.items():
         config.expect(key, value)
-    shape = read_shared(config)
+    shape = cohere.read_shared(config)
     period = config.integer("sliding_window_pattern", PERIOD)
     config.expect("layer_switch", period)
     config.expect("head_dim", shape["hidden_size"] // shape["num_attention_heads"])
-    windows = read_alternating_windows(config, period)
+    windows = read_alternating(config, period)
     return ModelConfig(
         **shape, windows=windows, rotary_layers=tuple(window is not None for window in windows)
     )
 
 
 def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
-    return gguf_shared(metadata) | gguf_windows(metadata, PERIOD)
+    return cohere.gguf_config(metadata) | gguf_windows(metadata, PERIOD)
 
 
-GGUF = GGUFForm(("cohere2",), gguf_config)
+GGUF = GGUFForm(("cohere2",), gguf_config, metadata=cohere.gguf_metadata)
 FAMILY = Family(
-    ("cohere2",), "Cohere2ForCausalLM", read, gguf=GGUF, defaults={**DEFAULTS, "sliding_window": 4096}
+    ("cohere2",), "Cohere2ForCausalLM", read, gguf=GGUF, defaults={**cohere.DEFAULTS, "sliding_window": 4096}
 )

@@ -1,12 +1,22 @@
 """What one family file says: how its configs and names map onto the one decoder, and its quirks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule
+
+
+def always(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
+    """The architecture's name leaves no doubt."""
+    return True
+
+
+def no_metadata(config: ModelConfig) -> dict[str, Any]:
+    """The usual keys say everything."""
+    return {}
 
 
 def no_rules(config: ModelConfig) -> Sequence[Rule]:
@@ -16,20 +26,26 @@ def no_rules(config: ModelConfig) -> Sequence[Rule]:
 
 @dataclass(frozen=True)
 class GGUFForm:
-    """A family in GGUF files: the architectures' names, `config` that maps their metadata (keys without the
-    prefix) to a Hugging Face config, and `rules` for tensors that aren't stored as `gguf_names` has them."""
+    """A family in GGUF files: the architectures' names; `config`, which maps their metadata (keys without the
+    prefix) to a Hugging Face config; `rules` for tensors that aren't stored as `gguf_names` has them;
+    `metadata`, keys that `gguf_metadata` doesn't write or writes in another way; `applies`, which tells
+    families apart that share an architecture, by metadata and tensor names; and `flags`, config keys that are
+    true where the file has the tensor beside them."""
 
     architectures: tuple[str, ...]
     config: Callable[[ForeignConfig], dict[str, Any]]
     rules: Callable[[ModelConfig], Sequence[Rule]] = no_rules
+    metadata: Callable[[ModelConfig], dict[str, Any]] = no_metadata
+    applies: Callable[[Mapping[str, Any], Collection[str]], bool] = always
+    flags: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Family:
     """`model_types` are its names in Hugging Face configs, the first the usual one; `read` maps such a
-    config; `defaults` are what transformers takes for keys that a config lacks, where Llama's differ; `rules`
-    say which tensors its folders hold under other names or in another form; `derived` are patterns of tensors
-    that follow from the config and are passed over."""
+    config; `defaults` are what transformers takes for keys that a folder's config lacks; `rules` say which
+    tensors its folders hold under other names or in another form; `derived` are patterns of tensors that
+    follow from the config and are passed over."""
 
     model_types: tuple[str, ...]
     architecture: str

@@ -1,51 +1,42 @@
-"""Gemma 1 (arXiv 2403.08295): norms whose gain is one plus what is stored, and scaled embeddings."""
+"""Gemma 1: Llama with a scaled embedding, norms that store the distance of their gain from one, and a tied
+head."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from penjing.model.config import ModelConfig
-from penjing.model.families.common import gguf_shape, read_shape
+from penjing.model.families.common import read_activation, read_shape
 from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_shape, shifted_norm_rules
 from penjing.model.foreign import ForeignConfig
-from penjing.model.gguf_names import gguf_rules
-from penjing.model.layouts import Shifted
-from penjing.model.names import Rule
-
-ACTIVATION = "gelu_pytorch_tanh"
-DEFAULTS = {"hidden_act": ACTIVATION, "tie_word_embeddings": True}
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    shape = read_shared(config)
-    config.expect("hidden_activation", ACTIVATION)
-    if shape["hidden_act"] == "gelu":  # the first configs say so, and mean its approximation
-        shape["hidden_act"] = ACTIVATION
+    shape = read_gemma_shape(config)
     return ModelConfig(**shape, windows=(None,) * shape["num_hidden_layers"])
 
 
-def read_shared(config: ForeignConfig) -> dict[str, Any]:
-    """What all Gemmas have."""
+def read_gemma_shape(config: ForeignConfig) -> dict[str, Any]:
+    """What all Gemmas share."""
     config.expect("use_bidirectional_attention", False)
-    shape, attention_bias = read_shape(config), config.flag("attention_bias")
+    shape = read_shape(config)
+    bias = config.flag("attention_bias")
+    activation = read_activation(config, "hidden_activation", config.get("hidden_act", "gelu"))
+    if activation == "gelu":  # what the first releases said; they meant the approximation
+        activation = "gelu_pytorch_tanh"
     return shape | {
-        "tie_word_embeddings": config.flag("tie_word_embeddings"),
-        "qkv_bias": attention_bias,
-        "o_bias": attention_bias,
+        "hidden_act": activation,
         "norm_offset": 1.0,
         "embedding_scale": shape["hidden_size"] ** 0.5,
+        "tie_word_embeddings": config.flag("tie_word_embeddings", True),
+        "qkv_bias": bias,
+        "o_bias": bias,
     }
 
 
 def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
-    return gguf_shape(metadata) | {"hidden_act": ACTIVATION}
+    return gguf_shape(metadata) | {"hidden_act": "gelu_pytorch_tanh"}
 
 
-def gguf_norms(config: ModelConfig) -> Sequence[Rule]:
-    """llama.cpp stores the gain itself."""
-    norms = (rule for rule in gguf_rules(config) if rule.native[0].endswith("norm.weight"))
-    return [replace(rule, layout=Shifted(1.0)) for rule in norms]
-
-
-GGUF = GGUFForm(("gemma",), gguf_config, gguf_norms)
-FAMILY = Family(("gemma",), "GemmaForCausalLM", read, gguf=GGUF, defaults=DEFAULTS)
+FAMILY = Family(
+    ("gemma",), "GemmaForCausalLM", read, gguf=GGUFForm(("gemma",), gguf_config, shifted_norm_rules)
+)

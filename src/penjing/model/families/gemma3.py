@@ -1,19 +1,17 @@
-"""Gemma 3 (arXiv 2503.19786), the language model: Gemma 2 with norms on each head's queries and keys, no
-caps, a window in five of six layers, and a rotation of their own in these."""
+"""Gemma 3's text model: Gemma 2 with norms on queries and keys instead of caps on scores, and windowed layers
+with a rotation of their own."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from penjing.model.config import ModelConfig
-from penjing.model.families.common import NORMS_AROUND, gguf_windows, read_alternating_windows, shortest
+from penjing.model.families.common import read_alternating
 from penjing.model.families.family import Family, GGUFForm
-from penjing.model.families.gemma import ACTIVATION, gguf_norms
-from penjing.model.families.gemma2 import gguf_sandwiched, read_sandwiched
+from penjing.model.families.gemma2 import gguf_sandwich, read_cap, read_sandwich, rules
+from penjing.model.families.gguf_common import gguf_parted_rope, gguf_windows, shifted_norm_rules, shortest
 from penjing.model.foreign import ForeignConfig
-from penjing.model.names import Rule
+from penjing.model.rope_config import read_local_rope, read_rope
 
 LOCAL_THETA = 1e4
-PERIOD = 6
 # Multimodal folders name only what differs from these.
 DEFAULTS = {
     "vocab_size": 262_208,
@@ -24,36 +22,40 @@ DEFAULTS = {
     "num_key_value_heads": 4,
     "head_dim": 256,
     "max_position_embeddings": 131_072,
-    "hidden_activation": ACTIVATION,
-    "tie_word_embeddings": True,
-    "query_pre_attn_scalar": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
     "sliding_window": 4096,
-    "rope_theta": 1e6,
-    "rope_local_base_freq": LOCAL_THETA,
 }
-_LAYERS_OF_27B = 62
 
 
 def read(config: ForeignConfig) -> ModelConfig:
     config.expect("attn_logit_softcapping", None)
-    windows = read_alternating_windows(config, config.integer("sliding_window_pattern", PERIOD))
-    return ModelConfig(**read_sandwiched(config), windows=windows, qk_norm="head")
-
-
-def rules(config: ModelConfig) -> Sequence[Rule]:
-    return NORMS_AROUND
+    every = config.integer("sliding_window_pattern", config.values.get("_sliding_window_pattern", 6))
+    shape = read_sandwich(config, 256)
+    shape["rope"] = read_rope(config, 1e6)
+    return ModelConfig(
+        **shape,
+        windows=read_alternating(config, every),
+        local_rope=read_local_rope(config, "rope_local_base_freq", LOCAL_THETA),
+        qk_norm="head",
+        logit_softcap=read_cap(config, "final_logit_softcapping", None),
+    )
 
 
 def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
-    shape = gguf_sandwiched(metadata, _LAYERS_OF_27B)
-    local_theta = shortest(metadata.number("rope.freq_base_swa", LOCAL_THETA))
-    ropes = {
-        "full_attention": shape["rope_parameters"],
-        "sliding_attention": {"rope_type": "default", "rope_theta": local_theta},
-    }
+    shape = gguf_sandwich(metadata, layers_of_27b=62)
     cap = metadata.get("final_logit_softcapping")
-    return shape | gguf_windows(metadata, PERIOD) | {"rope_parameters": ropes, "final_logit_softcapping": cap}
+    return shape | {
+        **gguf_windows(metadata, every=6),
+        **gguf_parted_rope(metadata, shape["rope_parameters"], LOCAL_THETA),
+        "final_logit_softcapping": None
+        if cap is None
+        else shortest(metadata.number("final_logit_softcapping")),
+    }
 
 
-GGUF = GGUFForm(("gemma3",), gguf_config, gguf_norms)
+def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
+    return {"rope.freq_base_swa": config.local_rope.rope_theta} if config.local_rope else {}
+
+
+GGUF = GGUFForm(("gemma3",), gguf_config, shifted_norm_rules, gguf_metadata)
 FAMILY = Family(("gemma3_text",), "Gemma3ForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)

@@ -5,8 +5,8 @@ from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families import llama
-from penjing.model.families.common import gguf_shape, shortest
 from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_shape, shortest
 from penjing.model.foreign import ForeignConfig
 
 
@@ -31,5 +31,14 @@ def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
     }
 
 
-GGUF = GGUFForm(("granite",), gguf_config, llama.gguf_rules)
+def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "embedding_scale": config.embedding_scale,
+        "attention.scale": config.attention_scale,
+        "residual_scale": config.residual_scale,
+        "logit_scale": 1.0 / (config.logit_scale or 1.0),
+    }
+
+
+GGUF = GGUFForm(("granite",), gguf_config, llama.gguf_rules, gguf_metadata)
 FAMILY = Family(("granite",), "GraniteForCausalLM", read, gguf=GGUF)

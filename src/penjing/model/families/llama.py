@@ -1,10 +1,12 @@
 """Llama 1 to 3.3, and what is built like it (SmolLM, TinyLlama, Yi): no biases, optional windows in none."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from penjing.model.config import ModelConfig
-from penjing.model.families.common import gguf_shape, read_shape
+from penjing.model.families.common import read_shape
 from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import PairedRows
 from penjing.model.names import Rule, rename
@@ -38,5 +40,16 @@ def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
     ]
 
 
-GGUF = GGUFForm(("llama",), gguf_shape, gguf_rules)
+def has_no_experts(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
+    """With experts it is a Mixtral under this name."""
+    return not metadata.get("llama.expert_count")
+
+
+GGUF = GGUFForm(
+    ("llama",),
+    gguf_shape,
+    gguf_rules,
+    applies=has_no_experts,
+    flags=(("attention_bias", "blk.0.attn_q.bias"), ("mlp_bias", "blk.0.ffn_up.bias")),
+)
 FAMILY = Family(("llama",), "LlamaForCausalLM", read, derived=(r".*rotary_emb\.inv_freq",), gguf=GGUF)

@@ -1,9 +1,14 @@
-"""Mistral 7B and its successors: Llama with a window in every layer, none in later releases; Ministral's
-config may name the layers."""
+"""Mistral 7B and its successors: Llama with a window in every layer, none in later releases; Ministral
+names the layers that have one."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape, read_windows
-from penjing.model.families.family import Family
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_shape
+from penjing.model.families.llama import gguf_rules
 from penjing.model.foreign import ForeignConfig
 
 
@@ -16,5 +21,12 @@ def read(config: ForeignConfig) -> ModelConfig:
     )
 
 
-# llama.cpp writes Mistral models under the llama architecture, so no GGUF file names this family.
-FAMILY = Family(("mistral", "ministral"), "MistralForCausalLM", read, defaults={"sliding_window": 4096})
+def never(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
+    """llama.cpp knows Mistral as Llama, so no file is read as this family."""
+    return False
+
+
+GGUF = GGUFForm(("llama",), gguf_shape, gguf_rules, applies=never)
+FAMILY = Family(
+    ("mistral", "ministral"), "MistralForCausalLM", read, gguf=GGUF, defaults={"sliding_window": 4096}
+)

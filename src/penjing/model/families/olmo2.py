@@ -1,42 +1,42 @@
-"""OLMo 2 (arXiv 2501.00656): norms only after each sublayer, and over the whole width of queries and keys. OLMo 3
-adds a window in three of four layers, and scales the rotation only in the fourth."""
+"""OLMo 2: norms after the sublayers only, and over all queries and all keys at once. OLMo 3 adds a window
+in three of four layers, whose rotation isn't scaled."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from penjing.model.config import ModelConfig, RopeConfig
-from penjing.model.families.common import (
-    NORMS_AROUND,
-    gguf_shape,
-    gguf_windows,
-    read_alternating_windows,
-    read_shape,
-    shortest,
-)
+from penjing.errors import UnsupportedError
+from penjing.model.config import ModelConfig
+from penjing.model.families.common import NORMS_AROUND, read_alternating, read_shape
 from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_parted_rope, gguf_shape, gguf_windows
 from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule
+from penjing.model.rope_config import read_local_rope
 
 OLMO3 = "olmo3"
-PERIOD = 4
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    shape, attention_bias = read_shape(config), config.flag("attention_bias")
-    windows: tuple[int | None, ...] = (None,) * shape["num_hidden_layers"]
-    if config.get("model_type") == OLMO3:
-        windows = read_alternating_windows(config, PERIOD)
-        shape["local_rope"] = shape["local_rope"] or RopeConfig(rope_theta=shape["rope"].rope_theta)
+    bias, shape = config.flag("attention_bias"), read_shape(config)
+    is_olmo3 = config.get("model_type") == OLMO3
+    layers = _read_olmo3_layers(config) if is_olmo3 else {"windows": (None,) * shape["num_hidden_layers"]}
     return ModelConfig(
         **shape,
-        windows=windows,
-        tie_word_embeddings=config.flag("tie_word_embeddings"),
-        qkv_bias=attention_bias,
-        o_bias=attention_bias,
-        qk_norm="width",
+        **layers,
         pre_norm=False,
         post_norm=True,
+        qk_norm="width",
+        qkv_bias=bias,
+        o_bias=bias,
+        tie_word_embeddings=config.flag("tie_word_embeddings"),
     )
+
+
+def _read_olmo3_layers(config: ForeignConfig) -> dict[str, Any]:
+    return {
+        "windows": read_alternating(config, every=4),
+        "local_rope": read_local_rope(config, "rope_theta", 1e4),
+    }
 
 
 def rules(config: ModelConfig) -> Sequence[Rule]:
@@ -49,16 +49,25 @@ def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
     if metadata.get("attention.sliding_window") is None:
         return shape
     rope = shape["rope_parameters"]
-    local_theta = shortest(metadata.number("rope.freq_base_swa", rope["rope_theta"]))
-    local_rope = {"rope_type": "default", "rope_theta": local_theta}
     return shape | {
         "model_type": OLMO3,
         "architectures": ["Olmo3ForCausalLM"],
-        "rope_parameters": {"full_attention": rope, "sliding_attention": local_rope},
-        **gguf_windows(metadata, PERIOD),
+        **gguf_windows(metadata, every=4),
+        **gguf_parted_rope(metadata, rope, rope["rope_theta"]),
     }
 
 
-GGUF = GGUFForm(("olmo2",), gguf_config)
+def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
+    if config.tie_word_embeddings:
+        raise UnsupportedError("llama.cpp wants an OLMo to have a head of its own; use --as hf")
+    if config.local_rope is None:
+        return {}
+    return {
+        "attention.sliding_window_pattern": [window is not None for window in config.windows],
+        "rope.freq_base_swa": config.local_rope.rope_theta,
+    }
+
+
+GGUF = GGUFForm(("olmo2",), gguf_config, metadata=gguf_metadata)
 DEFAULTS = {"rms_norm_eps": 1e-5}
 FAMILY = Family(("olmo2", OLMO3), "Olmo2ForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)

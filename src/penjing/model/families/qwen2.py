@@ -2,8 +2,9 @@
 on."""
 
 from penjing.model.config import ModelConfig
-from penjing.model.families.common import gguf_shape, read_shape, read_windows
+from penjing.model.families.common import read_shape, read_windows
 from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_shape
 from penjing.model.foreign import ForeignConfig
 
 
@@ -19,8 +20,9 @@ def read(config: ForeignConfig) -> ModelConfig:
 def read_upper_windows(config: ForeignConfig) -> tuple[int | None, ...]:
     """Layers from `max_window_layers` on are windowed, if `use_sliding_window` says so."""
     first = config.integer("max_window_layers", 28, minimum=0)
-    reach = config.integer("sliding_window", 4096) if config.values.get("sliding_window", 4096) else None
-    return read_windows(config, reach if config.flag("use_sliding_window") else None, first)
+    config.ignore("sliding_window")  # without effect, and often null or 0, unless it is switched on
+    reach = config.integer("sliding_window", 4096) if config.flag("use_sliding_window") else None
+    return read_windows(config, reach, first)
 
 
 FAMILY = Family(("qwen2",), "Qwen2ForCausalLM", read, gguf=GGUFForm(("qwen2",), gguf_shape))

@@ -1,8 +1,9 @@
 """Qwen3: no biases by default, and a norm on each head's queries and keys."""
 
 from penjing.model.config import ModelConfig
-from penjing.model.families.common import gguf_shape, read_shape
+from penjing.model.families.common import read_shape
 from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_shape
 from penjing.model.families.qwen2 import read_upper_windows
 from penjing.model.foreign import ForeignConfig
 
@@ -19,4 +20,9 @@ def read(config: ForeignConfig) -> ModelConfig:
     )
 
 
-FAMILY = Family(("qwen3",), "Qwen3ForCausalLM", read, gguf=GGUFForm(("qwen3",), gguf_shape))
+FAMILY = Family(
+    ("qwen3",),
+    "Qwen3ForCausalLM",
+    read,
+    gguf=GGUFForm(("qwen3",), gguf_shape),
+)

@@ -1,58 +1,98 @@
 """Finding the family that a checkpoint belongs to."""
 
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from penjing.errors import UnsupportedError
 from penjing.model.families import (
+    bloom,
     cohere,
     cohere2,
+    deepseek_v2,
+    deepseek_v3,
     gemma,
     gemma2,
     gemma3,
+    glm,
+    glm4,
+    glm4_moe,
+    gpt2,
+    gpt_neo,
+    gpt_neox,
+    gpt_oss,
     granite,
     helium,
     llama,
     mistral,
+    mixtral,
     olmo2,
+    phi3,
     qwen2,
+    qwen2_moe,
     qwen3,
+    qwen3_moe,
     smollm3,
 )
 from penjing.model.families.family import Family
 
-FAMILIES = (
-    llama.FAMILY,
-    mistral.FAMILY,
-    qwen2.FAMILY,
-    qwen3.FAMILY,
-    gemma.FAMILY,
-    gemma2.FAMILY,
-    gemma3.FAMILY,
-    olmo2.FAMILY,
-    smollm3.FAMILY,
-    granite.FAMILY,
-    cohere.FAMILY,
-    cohere2.FAMILY,
-    helium.FAMILY,
+FAMILIES = tuple(
+    module.FAMILY
+    for module in (
+        bloom,
+        cohere,
+        cohere2,
+        deepseek_v2,
+        deepseek_v3,
+        gemma,
+        gemma2,
+        gemma3,
+        glm,
+        glm4,
+        glm4_moe,
+        gpt2,
+        gpt_neo,
+        gpt_neox,
+        gpt_oss,
+        granite,
+        helium,
+        llama,
+        mistral,
+        mixtral,
+        olmo2,
+        phi3,
+        qwen2,
+        qwen2_moe,
+        qwen3,
+        qwen3_moe,
+        smollm3,
+    )
 )
 _BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}
-_BY_GGUF = {arch: family for family in FAMILIES if family.gguf for arch in family.gguf.architectures}
+_GGUF_ARCHITECTURES = {arch for family in FAMILIES if family.gguf for arch in family.gguf.architectures}
 
 
 def family_of_model_type(name: Any, source: str) -> Family:
     """The family of a Hugging Face config's `model_type`; an unknown one is refused by name."""
-    return _find(_BY_MODEL_TYPE, name, f"{source}: model type")
+    _require_known(name, _BY_MODEL_TYPE, f"{source}: model type")
+    return _BY_MODEL_TYPE[name]
 
 
-def family_of_gguf(name: Any, source: str) -> Family:
-    """The family of a GGUF file's `general.architecture`."""
-    return _find(_BY_GGUF, name, f"{source}: architecture")
+def family_of_gguf(metadata: Mapping[str, Any], tensors: Collection[str], source: str) -> Family:
+    """The family of a GGUF file, by its `general.architecture` and, where families share one, by what is in
+    it."""
+    arch = metadata.get("general.architecture")
+    _require_known(arch, _GGUF_ARCHITECTURES, f"{source}: architecture")
+    return next(
+        family
+        for family in FAMILIES
+        if family.gguf and arch in family.gguf.architectures and family.gguf.applies(metadata, tensors)
+    )
 
 
-def _find(table: dict[str, Family], name: Any, what: str) -> Family:
-    if not isinstance(name, str) or name not in table:
-        near = get_close_matches(str(name), table, 1)
+def _require_known(name: Any, known: Collection[str], what: str) -> None:
+    if not isinstance(name, str) or name not in known:
+        near = get_close_matches(str(name), known, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise UnsupportedError(f"{what} {name!r} is not supported (supported: {', '.join(table)}){hint}")
-    return table[name]
+        names = ", ".join(sorted(known))
+        raise UnsupportedError(f"{what} {name!r} is not supported (supported: {names}){hint}")

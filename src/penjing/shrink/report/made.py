@@ -22,14 +22,13 @@ def commands(result: ShrinkResult, out: str) -> list[tuple[str, str]]:
 
 
 def facts(result: ShrinkResult) -> list[tuple[str, str]]:
-    """How the model was made, a line each."""
+    """How the model was made, a line each. Without the time it took: two runs write the same page."""
     return [
         ("Original", result.original_name),
         ("Parameters", f"{result.model.ledger.parameters:,}"),
         ("Effort", result.asked.effort),
         ("Seed", str(result.asked.seed)),
         ("Sizes built and measured", str(len({trial.nbytes for trial in result.trials}))),
-        ("Time", numbers.duration(result.seconds)),
         ("Made with", f"penjing {penjing.__version__}, torch {version('torch')}"),
         ("Python", platform.python_version()),
     ]

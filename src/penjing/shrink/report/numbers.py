@@ -57,15 +57,6 @@ def nats_figure(interval: Interval | None) -> Figure:
     return Figure(nats(interval.value), nats(interval.low) + _TO + nats(interval.high))
 
 
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def sentence(text: str) -> str:
     """`text` with a capital first letter and an end."""
     text = text.strip()

@@ -3,7 +3,7 @@
 Each opening is a process of its own, after `import torch` and the library's import; the cases take turns, and
 medians are given. The files are in the page cache: one round before the first isn't counted.
 
-Usage: python -m benchmarks.opening [--repeats 5] [--into docs/benchmarks.md]
+Usage: python -m benchmarks.open [--repeats 5] [--into docs/benchmarks.md]
 """
 
 import argparse
