@@ -195,6 +195,9 @@ TWINS: dict[str, PretrainedConfig] = {
     "olmo2 multi-head": Olmo2Config(**TINY | {"num_key_value_heads": 4}, **TIED),
     "olmo2 biases": Olmo2Config(**TINY, attention_bias=True),
     "olmo3": Olmo3Config(**EIGHT, sliding_window=8, rope_parameters=PARTED),
+    "olmo3 as published": Olmo3Config(
+        **EIGHT, sliding_window=8, rope_parameters=PARTED | {"full_attention": YARN}
+    ),
     "olmo3 layer types": Olmo3Config(**TINY, **MIXED),
     "smollm3": SmolLM3Config(**FIVE),
     "smollm3 listed layers": SmolLM3Config(

@@ -117,6 +117,8 @@ def identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     for key in ("bos", "eos"):
         if f"tokenizer.ggml.{key}_token_id" in metadata:
             hf_config[f"{key}_token_id"] = metadata[f"tokenizer.ggml.{key}_token_id"]
+    # Null where there is none: transformers would take that of the family's own vocabulary.
+    hf_config["pad_token_id"] = metadata.get("tokenizer.ggml.padding_token_id")
     return family, hf_config
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penjing.errors import UnsupportedError
-from penjing.model.config import ModelConfig
+from penjing.model.config import ModelConfig, RopeConfig
 from penjing.model.families.common import NORMS_AROUND, read_alternating, read_shape
 from penjing.model.families.family import Family, GGUFForm
 from penjing.model.families.gguf_common import gguf_parted_rope, gguf_shape, gguf_windows
@@ -62,6 +62,8 @@ def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
         raise UnsupportedError("llama.cpp wants an OLMo to have a head of its own; use --as hf")
     if config.local_rope is None:
         return {}
+    if config.local_rope != RopeConfig(rope_theta=config.rope.rope_theta):
+        raise UnsupportedError("llama.cpp turns all layers of an OLMo 3 by one base; use --as hf")
     return {
         "attention.sliding_window_pattern": [window is not None for window in config.windows],
         "rope.freq_base_swa": config.local_rope.rope_theta,
