@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # headers are read without it
 
 # The model types whose language model, given text alone, computes what it computes by itself.
 MULTIMODAL = ("gemma3", "mistral3")
-_OUTER_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings", "dtype", "torch_dtype")
+_OUTER_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype")
 # As published, and as transformers writes them since 4.52.
 _BODY = re.compile(r"^(?:language_model\.model|model\.language_model)\.")
 _HEAD = re.compile(r"^(?:language_model\.)?lm_head\.")
@@ -80,7 +80,9 @@ def _text_config(checkpoint: Checkpoint) -> dict[str, Any]:
         raise InputError(
             f"{checkpoint.path}: the config of a {outer['model_type']} model must hold text_config"
         )
-    return {key: outer[key] for key in _OUTER_KEYS if key in outer} | dict(inner)
+    fallback = {key: outer[key] for key in _OUTER_KEYS if key in outer}
+    tie = {key: outer[key] for key in ("tie_word_embeddings",) if key in outer}  # the head is the whole's
+    return fallback | dict(inner) | tie
 
 
 def _own_name(name: str) -> str:
