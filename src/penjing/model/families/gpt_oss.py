@@ -6,9 +6,8 @@ from typing import Any
 
 from penjing.errors import UnsupportedError
 from penjing.model.config import ModelConfig
-from penjing.model.families.common import read_experts, read_shape
+from penjing.model.families.common import read_alternating, read_experts, read_shape
 from penjing.model.families.family import Family, GGUFForm
-from penjing.model.families.gemma2 import read_alternating
 from penjing.model.families.gguf_common import gguf_experts, gguf_shape, second_norm_rule
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import RowsByGroup, Stacked, Transposed
@@ -100,4 +99,4 @@ def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
 
 
 GGUF = GGUFForm(("gpt-oss",), gguf_config, gguf_rules)
-FAMILY = Family(("gpt_oss",), "GptOssForCausalLM", read, rules, gguf=GGUF)
+FAMILY = Family(("gpt_oss",), "GptOssForCausalLM", read, rules, gguf=GGUF, defaults={"sliding_window": 128})

@@ -1,4 +1,5 @@
-"""Mistral 7B and its successors: Llama with a window in every layer (none in later releases)."""
+"""Mistral 7B and its successors: Llama with a window in every layer, none in later releases; Ministral
+names the layers that have one."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -26,4 +27,6 @@ def never(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
 
 
 GGUF = GGUFForm(("llama",), gguf_shape, gguf_rules, applies=never)
-FAMILY = Family(("mistral",), "MistralForCausalLM", read, gguf=GGUF)
+FAMILY = Family(
+    ("mistral", "ministral"), "MistralForCausalLM", read, gguf=GGUF, defaults={"sliding_window": 4096}
+)

@@ -7,6 +7,8 @@ from typing import Any
 from penjing.errors import UnsupportedError
 from penjing.model.families import (
     bloom,
+    cohere,
+    cohere2,
     deepseek_v2,
     deepseek_v3,
     gemma,
@@ -19,6 +21,8 @@ from penjing.model.families import (
     gpt_neo,
     gpt_neox,
     gpt_oss,
+    granite,
+    helium,
     llama,
     mistral,
     mixtral,
@@ -36,6 +40,8 @@ FAMILIES = tuple(
     module.FAMILY
     for module in (
         bloom,
+        cohere,
+        cohere2,
         deepseek_v2,
         deepseek_v3,
         gemma,
@@ -48,6 +54,8 @@ FAMILIES = tuple(
         gpt_neo,
         gpt_neox,
         gpt_oss,
+        granite,
+        helium,
         llama,
         mistral,
         mixtral,
