@@ -81,7 +81,7 @@ def test_an_unknown_rope_type_is_refused_by_name(tmp_path):
 def test_an_unknown_architecture_is_refused_with_the_supported_ones(tmp_path):
     folder = hf_model(tmp_path / "m")
     write_json(folder / "config.json", CONFIG | {"model_type": "foo"})
-    with pytest.raises(UnsupportedError, match=r"'foo' is not supported .*llama, mistral, .*qwen3"):
+    with pytest.raises(UnsupportedError, match=r"'foo' is not supported .*llama, .*mistral, .*qwen3"):
         plan(folder)
 
 

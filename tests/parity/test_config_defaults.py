@@ -15,7 +15,7 @@ def test_an_absent_key_has_the_default_of_transformers_class(name):
     sparse = {k: v for k, v in whole.items() if k == "model_type" or k not in default or default[k] != v}
     family = family_of_model_type(whole["model_type"], "test")
     try:
-        read = family.read(ForeignConfig(sparse, "test"))
+        read = family.read(ForeignConfig({**family.defaults, **sparse}, "test"))
     except InputError as error:
         assert "the config is incomplete" in str(error)
     else:

@@ -12,9 +12,11 @@ from penjing.model.plan import plan_load
 # What llama.cpp has no place for: it would compute something else, or not open the file.
 UNSAYABLE = {
     *("llama gelu", "llama rope dynamic", "llama rope yarn mscale", "llama rope longrope"),
-    *("mistral window", "mixtral window tied", "qwen2 upper windows", "qwen2 layer types"),
+    *("mistral window", "ministral", "mixtral window tied", "qwen2 upper windows", "qwen2 layer types"),
     *("qwen2 moe normalised, some layers dense", "qwen2 moe every second layer", "qwen3 biases", "qwen3 moe"),
     *("gemma untied, legacy gelu", "gemma2", "gemma2 no caps", "gemma3", "gemma3 layer types, long"),
+    *("gemma biases", "gemma3 capped logits, untied", "olmo2 biases", "olmo3", "smollm3 windows, all biases"),
+    *("granite biases", "cohere untied, biases", "cohere2 layer types", "helium", "helium biases"),
     *("olmo2 multi-head", "smollm3 listed layers", "neox all turned, no biases"),
     *("gpt2 untied, narrow", "gpt-neo", "deepseek v3 yarn, biases"),
     *("deepseek v2 tied, biases, one layer dense", "deepseek v3 halves, unnormalised"),

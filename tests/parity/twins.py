@@ -4,6 +4,8 @@ import copy
 
 from transformers import (
     BloomConfig,
+    Cohere2Config,
+    CohereConfig,
     DeepseekV2Config,
     DeepseekV3Config,
     Dots1Config,
@@ -20,10 +22,14 @@ from transformers import (
     GPTNeoConfig,
     GPTNeoXConfig,
     GptOssConfig,
+    GraniteConfig,
+    HeliumConfig,
     LlamaConfig,
+    MinistralConfig,
     MistralConfig,
     MixtralConfig,
     Olmo2Config,
+    Olmo3Config,
     Phi3Config,
     PretrainedConfig,
     Qwen2Config,
@@ -48,6 +54,7 @@ TINY = {
     "eos_token_id": 2,
 }
 PLAIN = {k: v for k, v in TINY.items() if k != "num_key_value_heads"}
+FIVE, EIGHT = (TINY | {"num_hidden_layers": layers} for layers in (5, 8))
 TIED, UNTIED = {"tie_word_embeddings": True}, {"tie_word_embeddings": False}
 LONG = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 32}
 LONG |= {"short_factor": [1.0 + i / 8 for i in range(8)], "long_factor": [2.0 + i for i in range(8)]}
@@ -55,6 +62,10 @@ YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_pos
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "original_max_position_embeddings": 64}
 LLAMA3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 DEFAULT = {"rope_type": "default", "rope_theta": 1e4}
+PARTED = {"full_attention": YARN | {"rope_theta": 5e5}, "sliding_attention": DEFAULT}
+MIXED = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+SCALED = {"embedding_multiplier": 12.0, "attention_multiplier": 0.125, "residual_multiplier": 0.22}
+SCALED |= {"logits_scaling": 8.0}
 LATENT = TINY | {"num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8}
 LATENT |= {"v_head_dim": 12, "q_lora_rank": 24}
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
@@ -99,6 +110,7 @@ TWINS: dict[str, PretrainedConfig] = {
     "llama rope longrope": LlamaConfig(**TINY, rope_parameters=LONG),
     "mistral window": MistralConfig(**TINY, sliding_window=8),
     "mistral no window": MistralConfig(**TINY, sliding_window=None),
+    "ministral": MinistralConfig(**TINY, **MIXED, head_dim=16),
     "mixtral": MixtralConfig(**TINY, num_local_experts=8),
     "mixtral window tied": MixtralConfig(**TINY, **TIED, num_local_experts=4, sliding_window=8),
     "qwen2 tied": Qwen2Config(**TINY, **TIED),
@@ -127,6 +139,7 @@ TWINS: dict[str, PretrainedConfig] = {
     "gemma untied, legacy gelu": GemmaConfig(
         **TINY, head_dim=32, hidden_act="gelu", tie_word_embeddings=False
     ),
+    "gemma biases": GemmaConfig(**TINY, head_dim=16, attention_bias=True),
     "gemma2": Gemma2Config(
         **TINY,
         head_dim=32,
@@ -152,6 +165,9 @@ TWINS: dict[str, PretrainedConfig] = {
         head_dim=16,
         query_pre_attn_scalar=20,
         sliding_window=8,
+    ),
+    "gemma3 capped logits, untied": Gemma3TextConfig(
+        **TINY, **UNTIED, **MIXED, head_dim=16, final_logit_softcapping=3.0
     ),
     "gemma3 layer types, long": Gemma3TextConfig(
         **TINY,
@@ -198,10 +214,35 @@ TWINS: dict[str, PretrainedConfig] = {
     ),
     "olmo2": Olmo2Config(**TINY),
     "olmo2 multi-head": Olmo2Config(**TINY | {"num_key_value_heads": 4}, **TIED),
-    "smollm3": SmolLM3Config(**TINY | {"num_hidden_layers": 5}),
+    "olmo2 biases": Olmo2Config(**TINY, attention_bias=True),
+    "olmo3": Olmo3Config(**EIGHT, sliding_window=8, rope_parameters=PARTED),
+    "olmo3 as published": Olmo3Config(
+        **EIGHT, sliding_window=8, rope_parameters=PARTED | {"full_attention": YARN}
+    ),
+    "olmo3 layer types": Olmo3Config(**TINY, **MIXED),
+    "smollm3": SmolLM3Config(**FIVE),
     "smollm3 listed layers": SmolLM3Config(
         **TINY, no_rope_layers=[0, 1, 0], tie_word_embeddings=False, attention_bias=True
     ),
+    "smollm3 windows, all biases": SmolLM3Config(
+        **FIVE,
+        no_rope_layer_interval=2,
+        use_sliding_window=True,
+        sliding_window=8,
+        attention_bias=True,
+        mlp_bias=True,
+    ),
+    "granite": GraniteConfig(**TINY, **TIED, **SCALED),
+    "granite biases": GraniteConfig(
+        **TINY, attention_bias=True, mlp_bias=True, residual_multiplier=0.5, rope_parameters=LLAMA3
+    ),
+    "cohere": CohereConfig(**TINY, logit_scale=0.25),
+    "cohere normed heads": CohereConfig(**TINY, use_qk_norm=True),
+    "cohere untied, biases": CohereConfig(**TINY, **UNTIED, attention_bias=True),
+    "cohere2": Cohere2Config(**EIGHT, sliding_window=8, logit_scale=0.25),
+    "cohere2 layer types": Cohere2Config(**TINY, **MIXED, **UNTIED, attention_bias=True),
+    "helium": HeliumConfig(**TINY, head_dim=16),
+    "helium biases": HeliumConfig(**TINY, head_dim=16, attention_bias=True, mlp_bias=True),
     "deepseek v2": DeepseekV2Config(**LATENT, **ROUTED),
     "deepseek v2 no query rank, groups, yarn": DeepseekV2Config(
         **LATENT | {"q_lora_rank": None},

@@ -131,9 +131,10 @@ class ModelConfig:
     have their own; `rope_interleaved` pairs neighbours (2i, 2i+1) instead of halves (i, i + d/2). Learned
     positions start at row `position_offset`. `norm_offset` is added to a norm's stored weight. `pre_norm`
     normalises what a sublayer reads and `post_norm` what it gives; `parallel` feeds both sublayers the same
-    input, through "two norms" or "one norm". `qk_norm` normalises queries and keys by "head" or over their
-    whole "width". `swiglu_limit` clamps a gated net as gpt-oss does. Scales are factors, None means 1, except
-    `attention_scale`, where None means head_dim**-0.5.
+    input, through "two norms" or "one norm". `qk_norm` normalises queries and keys by "head", with a gain
+    that all heads share, by "each head" with a gain of its own, or over their whole "width". `swiglu_limit`
+    clamps a gated net as gpt-oss does. Scales are factors, None means 1, except `attention_scale`, where None
+    means head_dim**-0.5.
     """
 
     vocab_size: int
@@ -164,7 +165,7 @@ class ModelConfig:
 
     qkv_bias: bool = False
     o_bias: bool = False
-    qk_norm: Literal["head", "width"] | None = None
+    qk_norm: Literal["head", "each head", "width"] | None = None
     attention_scale: float | None = None
     attention_softcap: float | None = None
     attention_sinks: bool = False

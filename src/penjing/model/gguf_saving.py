@@ -33,7 +33,7 @@ GGML_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"
 # llama.cpp's `general.file_type`, by the type of most matrices.
 _FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
 # Matrices that its kernels want in full precision, like every vector.
-_ALWAYS_F32 = ("position_embd.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight")
+_ALWAYS_F32 = ("position_embd.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "_norm.weight")
 _SLACK = 64_000_000  # header and vocabulary
 
 

@@ -34,6 +34,25 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 
+class HeadNorm(nn.Module):
+    """Either of them over the values of each head (..., H, h), where every head has a gain of its own; they
+    stand one after another in the weight."""
+
+    def __init__(self, config: ModelConfig, heads: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads * config.head_dim))
+        self.bias = nn.Parameter(torch.empty(heads * config.head_dim)) if config.norm_bias else None
+        self.normalize = F.rms_norm if config.norm == "rms" else F.layer_norm
+        self.eps = config.norm_eps
+        self.offset = config.norm_offset
+
+    def forward(self, x_BLHh: torch.Tensor) -> torch.Tensor:
+        shape_Hh = x_BLHh.shape[-2:]
+        x_BLHh = self.normalize(x_BLHh, shape_Hh[-1:], eps=self.eps)
+        x_BLHh = x_BLHh * (self.weight + self.offset).view(shape_Hh)
+        return x_BLHh if self.bias is None else x_BLHh + self.bias.view(shape_Hh)
+
+
 def make_norm(config: ModelConfig, size: int | None = None) -> RMSNorm | LayerNorm:
     """The config's kind of norm over `size` values (the hidden size unless given)."""
     size = config.hidden_size if size is None else size

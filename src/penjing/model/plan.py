@@ -20,6 +20,7 @@ from penjing.model.gguf_rope import ROPE_TENSORS, rope_from_tensors
 from penjing.model.names import Rule, Stored, apply_rules, used_rules
 from penjing.model.quantization import FORMAT_KEY, is_own_format, read_quantization
 from penjing.model.shapes import Shape, tensor_shapes
+from penjing.model.text_part import text_part
 from penjing.packed.parts import PackedSpec
 
 HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
@@ -58,6 +59,7 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     Raises `UnsupportedError` for an unknown architecture or setting, `InputError` for missing, unexpected or
     mis-shaped tensors, each listed.
     """
+    checkpoint = text_part(checkpoint)
     family, hf_config = identify(checkpoint)
     source = str(checkpoint.path)
     foreign = ForeignConfig(hf_config, source)
@@ -98,7 +100,8 @@ def identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     """The family, and the config as Hugging Face writes it."""
     source = str(checkpoint.path)
     if checkpoint.kind == "hf":
-        return family_of_model_type(checkpoint.config.get("model_type"), source), dict(checkpoint.config)
+        family = family_of_model_type(checkpoint.config.get("model_type"), source)
+        return family, {"architectures": [family.architecture], **family.defaults, **checkpoint.config}
     metadata = checkpoint.config
     family = family_of_gguf(metadata, checkpoint.tensors.keys(), source)
     assert family.gguf
@@ -118,6 +121,8 @@ def identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     for key in ("bos", "eos"):
         if f"tokenizer.ggml.{key}_token_id" in metadata:
             hf_config[f"{key}_token_id"] = metadata[f"tokenizer.ggml.{key}_token_id"]
+    # Null where there is none: transformers would take that of the family's own vocabulary.
+    hf_config["pad_token_id"] = metadata.get("tokenizer.ggml.padding_token_id")
     return family, hf_config
 
 

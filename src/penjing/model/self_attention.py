@@ -12,7 +12,7 @@ from torch import nn
 from penjing.model.attention import AttentionSpec, Visibility, attend
 from penjing.model.cache import LayerCache
 from penjing.model.config import LatentConfig, ModelConfig
-from penjing.model.norm import RMSNorm, make_norm
+from penjing.model.norm import HeadNorm, RMSNorm, make_norm
 from penjing.model.rope import Rotation, Tables, rotate, rotation_of
 
 _LATENT_EPS = 1e-6  # of the norms within latent attention, whatever the config says of the others
@@ -58,8 +58,8 @@ class Attention(_Attention):
         self.k_proj = nn.Linear(hidden, keys, bias=config.qkv_bias)
         self.v_proj = nn.Linear(hidden, keys, bias=config.qkv_bias)
         self.norm_whole = config.qk_norm == "width"
-        self.q_norm = make_norm(config, queries if self.norm_whole else head) if config.qk_norm else None
-        self.k_norm = make_norm(config, keys if self.norm_whole else head) if config.qk_norm else None
+        self.q_norm = _make_qk_norm(config, config.num_attention_heads)
+        self.k_norm = _make_qk_norm(config, config.num_key_value_heads)
         self.o_proj = nn.Linear(queries, hidden, bias=config.o_bias)
 
     def forward(self, x_BLD: torch.Tensor, step: Step, cache: LayerCache | None) -> torch.Tensor:
@@ -76,6 +76,14 @@ class Attention(_Attention):
         if norm is not None and not self.norm_whole:
             x_BLHh = norm(x_BLHh)
         return x_BLHh.transpose(1, 2)
+
+
+def _make_qk_norm(config: ModelConfig, heads: int) -> nn.Module | None:
+    if config.qk_norm is None:
+        return None
+    if config.qk_norm == "each head":
+        return HeadNorm(config, heads)
+    return make_norm(config, heads * config.head_dim if config.qk_norm == "width" else config.head_dim)
 
 
 class LatentAttention(_Attention):

@@ -11,6 +11,7 @@ from penjing.errors import InputError
 from penjing.evaluate.compare import compare
 from penjing.evaluate.result import EvalResult, holds
 from penjing.evaluate.sample import draw_sample, passage_length
+from penjing.memory import give_back_memory
 from penjing.model.linear import keep_float
 from penjing.shrink.builder import Builder, make_builder
 from penjing.shrink.effort import Effort, find_effort
@@ -158,6 +159,7 @@ class _Job:
             progress=lambda done, total, _: self.progress(stage, done, total),
         )
         keep_float(shrunk.module, False)
+        give_back_memory()  # or the answers, which unpack the whole model, would come on top of it
         return result
 
 

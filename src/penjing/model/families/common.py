@@ -6,25 +6,31 @@ from penjing.errors import InputError, UnsupportedError
 from penjing.model.config import ExpertsConfig
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import Rows
-from penjing.model.names import Rule
+from penjing.model.names import Rule, rename
 from penjing.model.rope_config import read_rope, read_rotary_dim
 
 MAX_HEAD_DIM = 65_536
 MAX_LAYERS = 10_000  # far above any model; what a broken config can make us build stays small
 # Several names are in use for the approximation by a tanh.
 _ACTIVATIONS = {"gelu_new": "gelu_pytorch_tanh", "gelu_fast": "gelu_pytorch_tanh", "swish": "silu"}
-_LAYER_KINDS = ("full_attention", "sliding_attention")
+FULL, SLIDING = "full_attention", "sliding_attention"
+_LAYER_KINDS = (FULL, SLIDING)
+# Where Gemma 2 and OLMo 2 keep the norms around a sublayer; a norm before the first has the module's name.
+NORMS_AROUND = tuple(
+    rename(f"model.layers.{{i}}.{stored}_layernorm.weight", f"model.layers.{{i}}.{native}_layernorm.weight")
+    for stored, native in (
+        ("post_attention", "post_self_attn"),
+        ("pre_feedforward", "post_attention"),
+        ("post_feedforward", "post_mlp"),
+    )
+)
 
 
-def read_shape(config: ForeignConfig, partial: bool = False) -> dict[str, Any]:
+def read_shape(config: ForeignConfig, partial: bool = False, head_dim: int | None = None) -> dict[str, Any]:
     """The fields of `ModelConfig` that every Llama-like config holds under the same keys; `partial`: its
-    rotation may turn a part of each head only."""
+    rotation may turn a part of each head only; `head_dim` is given where it follows from other keys."""
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
-    if config.get("head_dim") is None and hidden % heads:
-        raise InputError(
-            f"{config.source}: hidden_size {hidden} does not divide into {heads} heads; head_dim is missing"
-        )
-    head_dim = config.integer("head_dim", hidden // heads, maximum=MAX_HEAD_DIM)
+    head_dim = _read_head_dim(config, hidden, heads) if head_dim is None else head_dim
     turned = {"rotary_dim": read_rotary_dim(config, head_dim)} if partial else {}
     return turned | {
         "vocab_size": config.integer("vocab_size"),
@@ -39,6 +45,14 @@ def read_shape(config: ForeignConfig, partial: bool = False) -> dict[str, Any]:
         "hidden_act": read_activation(config, "hidden_act", "silu"),
         "rope": read_rope(config, partial=partial),
     }
+
+
+def _read_head_dim(config: ForeignConfig, hidden: int, heads: int) -> int:
+    if config.get("head_dim") is None and hidden % heads:
+        raise InputError(
+            f"{config.source}: hidden_size {hidden} does not divide into {heads} heads; head_dim is missing"
+        )
+    return config.integer("head_dim", hidden // heads, maximum=MAX_HEAD_DIM)
 
 
 def read_layers(config: ForeignConfig, key: str = "num_hidden_layers") -> int:
@@ -90,8 +104,22 @@ def read_windows(
     unknown = sorted({str(k) for k in kinds} - set(_LAYER_KINDS))
     if unknown:
         raise UnsupportedError(f"{config.source}: layer type {unknown[0]!r} is not supported")
-    if window is None and "sliding_attention" in kinds:
+    if window is None and SLIDING in kinds:
         raise InputError(
             f"{config.source}: layer_types asks for sliding attention, but no sliding_window is set"
         )
-    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+    return tuple(window if kind == SLIDING else None for kind in kinds)
+
+
+def read_alternating(config: ForeignConfig, every: int) -> tuple[int | None, ...]:
+    """Windows in all layers but each `every`-th, unless the config lists the layers."""
+    window = config.integer("sliding_window") if config.get("sliding_window") is not None else None
+    windows = read_windows(config, window)
+    if config.get("layer_types") is not None:
+        return windows
+    return tuple(window if kind == SLIDING else None for kind in alternating(len(windows), every))
+
+
+def alternating(layers: int, every: int) -> list[str]:
+    """Layer types in which each `every`-th layer sees everything."""
+    return [FULL if i % every == 0 else SLIDING for i in range(1, layers + 1)]

@@ -25,7 +25,6 @@ WHOLE = "blk.{i}.attn_kv_b.weight"
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(n_shared_experts=2, q_lora_rank=1536)
     shape = read_latent_shape(config)
     return ModelConfig(**shape, experts=_experts(config, shape["num_hidden_layers"]))
 
@@ -35,8 +34,7 @@ def read_latent_shape(config: ForeignConfig) -> dict[str, Any]:
     config.expect("pretraining_tp", 1)
     config.expect("mlp_bias", False)
     config.expect("partial_rotary_factor", 1, 1.0)
-    config.ignore("qk_head_dim")  # it follows from others, as does the next
-    config.assume(head_dim=config.get("qk_rope_head_dim"))
+    config.ignore("head_dim", "qk_head_dim")  # they follow from others
     latent = LatentConfig(
         kv_rank=config.integer("kv_lora_rank"),
         nope_dim=config.integer("qk_nope_head_dim"),
@@ -44,10 +42,9 @@ def read_latent_shape(config: ForeignConfig) -> dict[str, Any]:
         value_dim=config.integer("v_head_dim"),
         q_rank=config.integer("q_lora_rank") if config.get("q_lora_rank") is not None else None,
     )
-    shape, bias = read_shape(config), config.flag("attention_bias")
-    width = latent.nope_dim + latent.rope_dim
+    width, bias = latent.nope_dim + latent.rope_dim, config.flag("attention_bias")
+    shape = read_shape(config, head_dim=width)
     return shape | {
-        "head_dim": width,
         "num_key_value_heads": shape["num_attention_heads"],
         "windows": (None,) * shape["num_hidden_layers"],
         "latent": latent,
@@ -191,4 +188,5 @@ def has_plain_experts(metadata: Mapping[str, Any], tensors: Collection[str]) -> 
 GGUF = GGUFForm(
     ("deepseek2",), gguf_config, latent_rules, gguf_metadata, has_plain_experts, parts=latent_parts
 )
-FAMILY = Family(("deepseek_v2",), "DeepseekV2ForCausalLM", read, gguf=GGUF)
+DEFAULTS = {"n_shared_experts": 2, "q_lora_rank": 1536}
+FAMILY = Family(("deepseek_v2",), "DeepseekV2ForCausalLM", read, gguf=GGUF, defaults=DEFAULTS)

@@ -21,8 +21,6 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(first_k_dense_replace=3, n_shared_experts=1, n_group=8, topk_group=4)
-    config.assume(routed_scaling_factor=2.5, q_lora_rank=1536)
     shape = read_latent_shape(config)
     return ModelConfig(**shape, experts=read_routed_experts(config, shape["num_hidden_layers"]))
 
@@ -59,4 +57,12 @@ def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
 GGUF = GGUFForm(
     ("deepseek2",), gguf_config, latent_rules, gguf_metadata, applies=has_corrections, parts=latent_parts
 )
-FAMILY = Family(("deepseek_v3", "kimi_k2"), "DeepseekV3ForCausalLM", read, gguf=GGUF)
+DEFAULTS = {
+    "first_k_dense_replace": 3,
+    "n_group": 8,
+    "n_shared_experts": 1,
+    "q_lora_rank": 1536,
+    "routed_scaling_factor": 2.5,
+    "topk_group": 4,
+}
+FAMILY = Family(("deepseek_v3", "kimi_k2"), "DeepseekV3ForCausalLM", read, gguf=GGUF, defaults=DEFAULTS)

@@ -11,7 +11,6 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(sliding_window=4096, norm_topk_prob=False)
     config.expect("pretraining_tp", 1)
     config.ignore("use_sliding_window")  # transformers goes by the two below
     window = config.integer("sliding_window") if config.get("sliding_window") is not None else None
@@ -34,4 +33,5 @@ def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
 
 
 GGUF = GGUFForm(("dots1",), gguf_config, metadata=routed_metadata)
-FAMILY = Family(("dots1",), "Dots1ForCausalLM", read, gguf=GGUF)
+DEFAULTS = {"sliding_window": 4096, "norm_topk_prob": False}
+FAMILY = Family(("dots1",), "Dots1ForCausalLM", read, gguf=GGUF, defaults=DEFAULTS)

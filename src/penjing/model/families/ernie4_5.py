@@ -8,16 +8,16 @@ from penjing.model.families.family import Family, GGUFForm
 from penjing.model.families.gguf_common import gguf_shape
 from penjing.model.foreign import ForeignConfig
 
+SHARED_DEFAULTS = {"rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": True}
+
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(num_key_value_heads=2, head_dim=128)
     bias = config.flag("use_bias")
     return ModelConfig(**read_ernie_shape(config), qkv_bias=bias, o_bias=bias, mlp_bias=bias)
 
 
 def read_ernie_shape(config: ForeignConfig) -> dict[str, Any]:
     """What the models with and without experts share."""
-    config.assume(rope_theta=500_000.0, rms_norm_eps=1e-5, tie_word_embeddings=True)
     config.expect("compression_ratio", 1, 1.0)  # of positions
     config.expect("use_rmsnorm", True)
     shape = read_shape(config)
@@ -29,4 +29,5 @@ def read_ernie_shape(config: ForeignConfig) -> dict[str, Any]:
 
 
 GGUF = GGUFForm(("ernie4_5",), gguf_shape)
-FAMILY = Family(("ernie4_5",), "Ernie4_5ForCausalLM", read, gguf=GGUF)
+DEFAULTS = {**SHARED_DEFAULTS, "head_dim": 128, "num_key_value_heads": 2}
+FAMILY = Family(("ernie4_5",), "Ernie4_5ForCausalLM", read, gguf=GGUF, defaults=DEFAULTS)

@@ -6,7 +6,7 @@ from typing import Any
 
 from penjing.model.config import ExpertsConfig, ModelConfig
 from penjing.model.families.common import read_experts
-from penjing.model.families.ernie4_5 import read_ernie_shape
+from penjing.model.families.ernie4_5 import SHARED_DEFAULTS, read_ernie_shape
 from penjing.model.families.family import Family, GGUFForm
 from penjing.model.families.gguf_common import gguf_experts, gguf_shape
 from penjing.model.foreign import ForeignConfig
@@ -21,7 +21,6 @@ _WITHOUT_EFFECT = (
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(num_key_value_heads=4)
     config.expect("use_bias", False)
     config.expect("moe_gate", "topk")
     config.expect("moe_gate_act", "softmax")
@@ -87,4 +86,5 @@ def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
 
 
 GGUF = GGUFForm(("ernie4_5-moe",), gguf_config, metadata=gguf_metadata)
-FAMILY = Family(("ernie4_5_moe",), "Ernie4_5_MoeForCausalLM", read, rules, gguf=GGUF)
+DEFAULTS = {**SHARED_DEFAULTS, "num_key_value_heads": 4}
+FAMILY = Family(("ernie4_5_moe",), "Ernie4_5_MoeForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)

@@ -1,7 +1,7 @@
 """What one family file says: how its configs and names map onto the one decoder, and its quirks."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penjing.model.config import ModelConfig
@@ -56,8 +56,9 @@ class GGUFForm:
 @dataclass(frozen=True)
 class Family:
     """`model_types` are its names in Hugging Face configs, the first the usual one; `read` maps such a
-    config; `rules` say which tensors its folders hold under other names or in another form; `derived` are
-    patterns of tensors that follow from the config and are passed over."""
+    config; `defaults` are what transformers takes for keys that a folder's config lacks; `rules` say which
+    tensors its folders hold under other names or in another form; `derived` are patterns of tensors that
+    follow from the config and are passed over."""
 
     model_types: tuple[str, ...]
     architecture: str
@@ -65,3 +66,4 @@ class Family:
     rules: Callable[[ModelConfig], Sequence[Rule]] = no_rules
     derived: tuple[str, ...] = ()
     gguf: GGUFForm | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)

@@ -6,12 +6,12 @@ from typing import Any
 
 from penjing.errors import UnsupportedError
 from penjing.model.config import ModelConfig
-from penjing.model.families.common import read_windows
+from penjing.model.families.common import NORMS_AROUND, read_alternating
 from penjing.model.families.family import Family, GGUFForm
 from penjing.model.families.gemma import read_gemma_shape
-from penjing.model.families.gguf_common import gguf_shape, shifted_norm_rules, shortest
+from penjing.model.families.gguf_common import gguf_shape, gguf_windows, shifted_norm_rules, shortest
 from penjing.model.foreign import ForeignConfig
-from penjing.model.names import Rule, rename
+from penjing.model.names import Rule
 
 
 def read(config: ForeignConfig) -> ModelConfig:
@@ -29,15 +29,6 @@ def read_sandwich(config: ForeignConfig, default_scalar: float) -> dict[str, Any
     return read_gemma_shape(config) | {"post_norm": True, "attention_scale": scalar**-0.5}
 
 
-def read_alternating(config: ForeignConfig, every: int) -> tuple[int | None, ...]:
-    """Windows in all layers but each `every`-th, unless the config lists the layers."""
-    window = config.integer("sliding_window", 4096)
-    windows = read_windows(config, window)
-    if config.get("layer_types") is not None:
-        return windows
-    return tuple(None if (i + 1) % every == 0 else window for i in range(len(windows)))
-
-
 def read_cap(config: ForeignConfig, key: str, default: float | None) -> float | None:
     """A soft cap; null switches it off."""
     if key in config.values and config.get(key) is None:
@@ -46,27 +37,15 @@ def read_cap(config: ForeignConfig, key: str, default: float | None) -> float | 
 
 
 def rules(config: ModelConfig) -> Sequence[Rule]:
-    names = {
-        "post_attention_layernorm": "post_self_attn_layernorm",
-        "pre_feedforward_layernorm": "post_attention_layernorm",
-        "post_feedforward_layernorm": "post_mlp_layernorm",
-    }
-    return [
-        rename(f"model.layers.{{i}}.{theirs}.weight", f"model.layers.{{i}}.{ours}.weight")
-        for theirs, ours in names.items()
-    ]
+    return NORMS_AROUND
 
 
 def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
-    caps = {
-        key: shortest(metadata.number(key))
-        for key in ("attn_logit_softcapping", "final_logit_softcapping")
-        if metadata.get(key) is not None
-    }
+    """What the first files lack is taken as llama.cpp takes it."""
     return gguf_sandwich(metadata, layers_of_27b=46) | {
-        "attn_logit_softcapping": None,
-        "final_logit_softcapping": None,
-        **caps,
+        **gguf_windows(metadata, every=2, default=4096),
+        "attn_logit_softcapping": shortest(metadata.number("attn_logit_softcapping", 50.0)),
+        "final_logit_softcapping": shortest(metadata.number("final_logit_softcapping", 30.0)),
     }
 
 
@@ -79,7 +58,6 @@ def gguf_sandwich(metadata: ForeignConfig, layers_of_27b: int) -> dict[str, Any]
     return shape | {
         "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": scalar,
-        "sliding_window": metadata.integer("attention.sliding_window"),
     }
 
 
@@ -90,4 +68,5 @@ def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
 
 
 GGUF = GGUFForm(("gemma2",), gguf_config, shifted_norm_rules, gguf_metadata)
-FAMILY = Family(("gemma2",), "Gemma2ForCausalLM", read, rules, gguf=GGUF)
+DEFAULTS = {"sliding_window": 4096}
+FAMILY = Family(("gemma2",), "Gemma2ForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)

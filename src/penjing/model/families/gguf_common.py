@@ -4,18 +4,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from penjing.model.config import ModelConfig, yarn_magnitude
-from penjing.model.families.common import MAX_HEAD_DIM, MAX_LAYERS
+from penjing.model.families.common import FULL, MAX_HEAD_DIM, MAX_LAYERS, SLIDING, alternating
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import Rows, Shifted
 from penjing.model.names import Rule, rename
 
 # llama.cpp's numbers for how a router scores.
 GATING = {"softmax": 1, "sigmoid": 2}
+RMS_EPSILON, LAYER_EPSILON = "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"
 
 
-def gguf_shape(metadata: ForeignConfig, partial: bool = False, experts: bool = False) -> dict[str, Any]:
+def gguf_shape(
+    metadata: ForeignConfig, partial: bool = False, experts: bool = False, epsilon: str = RMS_EPSILON
+) -> dict[str, Any]:
     """A Hugging Face config's shared keys from the architecture's own GGUF keys (without their prefix).
-    `partial`: rotation may turn a part of each head only; `experts`: the model may have some."""
+    `partial`: rotation may turn a part of each head only; `experts`: the model may have some; `epsilon` is
+    the key that holds the norms'."""
     heads, hidden = metadata.integer("attention.head_count"), metadata.integer("embedding_length")
     turned = metadata.get("rope.dimension_count")
     default = hidden // heads if partial or not turned else turned
@@ -31,7 +35,7 @@ def gguf_shape(metadata: ForeignConfig, partial: bool = False, experts: bool = F
         "num_attention_heads": heads,
         "num_key_value_heads": metadata.integer("attention.head_count_kv", heads),
         "head_dim": head_dim,
-        "rms_norm_eps": shortest(metadata.number("attention.layer_norm_rms_epsilon")),
+        "rms_norm_eps": shortest(metadata.number(epsilon)),
         "hidden_act": "silu",
         "rope_parameters": rope,
     }
@@ -50,6 +54,27 @@ def gguf_sizes(metadata: ForeignConfig, experts: bool) -> dict[str, Any]:
     }
 
 
+def gguf_windows(metadata: ForeignConfig, every: int, default: int = 0) -> dict[str, Any]:
+    """`sliding_window` and `layer_types`: all layers but each `every`-th are windowed, unless the file says
+    otherwise; one that names no window means `default` (0: none)."""
+    layers = metadata.integer("block_count", maximum=MAX_LAYERS)
+    window = metadata.integer("attention.sliding_window", default, minimum=0)
+    pattern = metadata.get("attention.sliding_window_pattern", every)
+    if not window:
+        return {"sliding_window": None, "layer_types": [FULL] * layers}
+    if isinstance(pattern, list):
+        kinds = [SLIDING if is_windowed else FULL for is_windowed in pattern]
+    else:
+        kinds = alternating(layers, metadata.integer("attention.sliding_window_pattern", every))
+    return {"sliding_window": window, "layer_types": kinds}
+
+
+def gguf_parted_rope(metadata: ForeignConfig, rope: dict[str, Any], local_theta: float) -> dict[str, Any]:
+    """`rope_parameters` by kind of layer: windowed ones have a base of their own, and no scaling."""
+    theta = shortest(metadata.number("rope.freq_base_swa", local_theta))
+    return {"rope_parameters": {FULL: rope, SLIDING: {"rope_type": "default", "rope_theta": theta}}}
+
+
 def gguf_classic_shape(metadata: ForeignConfig) -> dict[str, Any]:
     """The sizes of models with layer norms, under this package's own names; heads are all alike."""
     heads, hidden = metadata.integer("attention.head_count"), metadata.integer("embedding_length")
@@ -59,7 +84,7 @@ def gguf_classic_shape(metadata: ForeignConfig) -> dict[str, Any]:
     return gguf_sizes(metadata, experts=False) | {
         "hidden_size": hidden,
         "num_attention_heads": heads,
-        "norm_eps": shortest(metadata.number("attention.layer_norm_epsilon")),
+        "norm_eps": shortest(metadata.number(LAYER_EPSILON)),
     }
 
 

@@ -17,9 +17,7 @@ def read(config: ForeignConfig) -> ModelConfig:
 
 
 def read_glm_shape(config: ForeignConfig) -> dict[str, Any]:
-    """What the dense GLMs share; absent keys mean what transformers' classes take them for."""
-    config.assume(num_key_value_heads=2, head_dim=128, attention_bias=True)
-    config.assume(partial_rotary_factor=0.5, rms_norm_eps=1.5625e-7)
+    """What the dense GLMs share."""
     shape = read_shape(config, partial=True)
     return shape | {
         "windows": (None,) * shape["num_hidden_layers"],
@@ -49,4 +47,11 @@ GGUF = GGUFForm(
     gguf_rules,
     flags=(("attention_bias", "blk.0.attn_q.bias"), ("attention_bias", "blk.0.attn_qkv.bias")),
 )
-FAMILY = Family(("glm",), "GlmForCausalLM", read, rules, gguf=GGUF)
+DEFAULTS = {
+    "attention_bias": True,
+    "head_dim": 128,
+    "num_key_value_heads": 2,
+    "partial_rotary_factor": 0.5,
+    "rms_norm_eps": 1.5625e-7,
+}
+FAMILY = Family(("glm",), "GlmForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)

@@ -6,7 +6,7 @@ from typing import Any
 from penjing.model.config import ModelConfig
 from penjing.model.families.family import Family, GGUFForm
 from penjing.model.families.gguf_common import fused_gate_rules, gguf_shape
-from penjing.model.families.glm import read_glm_shape, rules
+from penjing.model.families.glm import DEFAULTS, read_glm_shape, rules
 from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule
 
@@ -24,4 +24,4 @@ def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
 
 
 GGUF = GGUFForm(("glm4",), gguf_config, gguf_rules, flags=(("attention_bias", "blk.0.attn_q.bias"),))
-FAMILY = Family(("glm4",), "Glm4ForCausalLM", read, rules, gguf=GGUF)
+FAMILY = Family(("glm4",), "Glm4ForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)

@@ -19,8 +19,6 @@ from penjing.model.names import Rule
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(partial_rotary_factor=0.5, rms_norm_eps=1e-5)
-    config.assume(num_key_value_heads=8, first_k_dense_replace=1, n_shared_experts=1)
     shape = read_shape(config, partial=True)
     return ModelConfig(
         **shape,
@@ -48,4 +46,11 @@ GGUF = GGUFForm(
     routed_metadata,
     flags=(("attention_bias", "blk.0.attn_q.bias"), ("use_qk_norm", "blk.0.attn_q_norm.weight")),
 )
-FAMILY = Family(("glm4_moe",), "Glm4MoeForCausalLM", read, gguf=GGUF)
+DEFAULTS = {
+    "first_k_dense_replace": 1,
+    "n_shared_experts": 1,
+    "num_key_value_heads": 8,
+    "partial_rotary_factor": 0.5,
+    "rms_norm_eps": 1e-5,
+}
+FAMILY = Family(("glm4_moe",), "Glm4MoeForCausalLM", read, gguf=GGUF, defaults=DEFAULTS)

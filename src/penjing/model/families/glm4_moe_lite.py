@@ -12,8 +12,6 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(q_lora_rank=768)
-    config.assume(rms_norm_eps=1e-5, routed_scaling_factor=1.8, first_k_dense_replace=1, n_shared_experts=1)
     shape, kinds = read_latent_shape(config), config.get("mlp_layer_types")
     experts = read_routed_experts(config, shape["num_hidden_layers"])
     if kinds is not None:
@@ -30,4 +28,11 @@ def _read_kinds(config: ForeignConfig, kinds: object) -> tuple[bool, ...]:
 
 
 GGUF = replace(deepseek_v3.GGUF, applies=never)
-FAMILY = Family(("glm4_moe_lite",), "Glm4MoeLiteForCausalLM", read, gguf=GGUF)
+DEFAULTS = {
+    "first_k_dense_replace": 1,
+    "n_shared_experts": 1,
+    "q_lora_rank": 768,
+    "rms_norm_eps": 1e-5,
+    "routed_scaling_factor": 1.8,
+}
+FAMILY = Family(("glm4_moe_lite",), "Glm4MoeLiteForCausalLM", read, gguf=GGUF, defaults=DEFAULTS)

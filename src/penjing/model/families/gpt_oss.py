@@ -6,9 +6,8 @@ from typing import Any
 
 from penjing.errors import UnsupportedError
 from penjing.model.config import ModelConfig
-from penjing.model.families.common import read_experts, read_shape
+from penjing.model.families.common import read_alternating, read_experts, read_shape
 from penjing.model.families.family import Family, GGUFForm
-from penjing.model.families.gemma2 import read_alternating
 from penjing.model.families.gguf_common import gguf_experts, gguf_shape, second_norm_rule
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import RowsByGroup, Stacked, Transposed
@@ -16,7 +15,6 @@ from penjing.model.names import Rule, rename
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(rms_norm_eps=1e-5, rope_theta=150_000.0)
     config.expect("swiglu_alpha", 1.702)
     config.expect("hidden_act", "silu")
     config.ignore("experts_per_token", "initial_context_length")  # they repeat other keys
@@ -101,4 +99,5 @@ def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
 
 
 GGUF = GGUFForm(("gpt-oss",), gguf_config, gguf_rules)
-FAMILY = Family(("gpt_oss",), "GptOssForCausalLM", read, rules, gguf=GGUF)
+DEFAULTS = {"rms_norm_eps": 1e-5, "rope_theta": 1.5e5, "sliding_window": 128}
+FAMILY = Family(("gpt_oss",), "GptOssForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)

@@ -1,4 +1,5 @@
-"""Mistral 7B and its successors: Llama with a window in every layer (none in later releases)."""
+"""Mistral 7B and its successors: Llama with a window in every layer, none in later releases; Ministral
+names the layers that have one."""
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape, read_windows
@@ -19,4 +20,6 @@ def read(config: ForeignConfig) -> ModelConfig:
 
 # llama.cpp knows Mistral as Llama.
 GGUF = GGUFForm(("llama",), gguf_shape, gguf_rules, applies=never)
-FAMILY = Family(("mistral",), "MistralForCausalLM", read, gguf=GGUF)
+FAMILY = Family(
+    ("mistral", "ministral"), "MistralForCausalLM", read, gguf=GGUF, defaults={"sliding_window": 4096}
+)

@@ -14,7 +14,6 @@ from penjing.model.names import Rule
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(rms_norm_eps=1e-5)
     config.expect("attention_bias", False)
     window = config.integer("sliding_window") if config.get("sliding_window") is not None else None
     config.ignore("original_max_position_embeddings")  # LongRoPE alone makes use of it
@@ -43,4 +42,5 @@ def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
 
 
 GGUF = GGUFForm(("phi3",), gguf_config, gguf_rules)
-FAMILY = Family(("phi3",), "Phi3ForCausalLM", read, rules, gguf=GGUF)
+DEFAULTS = {"rms_norm_eps": 1e-5}
+FAMILY = Family(("phi3",), "Phi3ForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)

@@ -7,6 +7,8 @@ from typing import Any
 from penjing.errors import UnsupportedError
 from penjing.model.families import (
     bloom,
+    cohere,
+    cohere2,
     deepseek_v2,
     deepseek_v3,
     dots1,
@@ -23,6 +25,8 @@ from penjing.model.families import (
     gpt_neo,
     gpt_neox,
     gpt_oss,
+    granite,
+    helium,
     llama,
     mistral,
     mixtral,
@@ -41,6 +45,8 @@ FAMILIES = tuple(
     module.FAMILY
     for module in (
         bloom,
+        cohere,
+        cohere2,
         deepseek_v2,
         deepseek_v3,
         dots1,
@@ -57,6 +63,8 @@ FAMILIES = tuple(
         gpt_neo,
         gpt_neox,
         gpt_oss,
+        granite,
+        helium,
         llama,
         mistral,
         mixtral,

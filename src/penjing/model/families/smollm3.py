@@ -10,14 +10,13 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(rope_theta=2_000_000.0)
     bias, shape = config.flag("attention_bias"), read_shape(config)
-    window = config.integer("sliding_window") if config.flag("use_sliding_window") else None
-    config.ignore("sliding_window")  # without effect unless it is switched on
+    config.ignore("max_window_layers", "pretraining_tp")  # published, and read by nobody
+    rotary_layers = _rotary_layers(config, shape["num_hidden_layers"])
     return ModelConfig(
         **shape,
-        windows=read_windows(config, window),
-        rotary_layers=_rotary_layers(config, shape["num_hidden_layers"]),
+        windows=_windows(config, rotary_layers),
+        rotary_layers=rotary_layers,
         qkv_bias=bias,
         o_bias=bias,
         mlp_bias=config.flag("mlp_bias"),
@@ -32,7 +31,17 @@ def _rotary_layers(config: ForeignConfig, layers: int) -> tuple[bool, ...]:
         return tuple((i + 1) % interval != 0 for i in range(layers))
     if not isinstance(listed, list) or not all(turned in (0, 1) for turned in listed):
         raise InputError(f"{config.source}: no_rope_layers must be a list of 0 and 1, not {listed!r}")
-    return tuple(bool(turned) for turned in listed)
+    return tuple(bool(turned) for turned in listed[:layers])
+
+
+def _windows(config: ForeignConfig, rotary_layers: tuple[bool, ...]) -> tuple[int | None, ...]:
+    """Where they are switched on, and the config doesn't list layers, those without positions have them."""
+    is_on = config.flag("use_sliding_window") and config.get("sliding_window") is not None
+    config.ignore("sliding_window")  # without effect unless it is switched on
+    window = config.integer("sliding_window") if is_on else None
+    if config.get("layer_types") is not None:
+        return read_windows(config, window)
+    return tuple(None if is_turned else window for is_turned in rotary_layers)
 
 
 FAMILY = Family(
@@ -40,4 +49,5 @@ FAMILY = Family(
     "SmolLM3ForCausalLM",
     read,
     gguf=GGUFForm(("smollm3",), gguf_shape, gguf_rules),
+    defaults={"num_key_value_heads": 4, "rope_theta": 2e6},
 )

@@ -16,7 +16,6 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
-    config.assume(tie_word_embeddings=True, q_lora_rank=1536)
     config.ignore("embedding_initializer_range", "num_nextn_predict_layers")
     return ModelConfig(**read_latent_shape(config))
 
@@ -43,4 +42,5 @@ def has_no_experts(metadata: Mapping[str, Any], tensors: Collection[str]) -> boo
 
 
 GGUF = GGUFForm(("deepseek2",), gguf_config, latent_rules, gguf_metadata, has_no_experts, parts=latent_parts)
-FAMILY = Family(("youtu",), "YoutuForCausalLM", read, gguf=GGUF)
+DEFAULTS = {"q_lora_rank": 1536, "tie_word_embeddings": True}
+FAMILY = Family(("youtu",), "YoutuForCausalLM", read, gguf=GGUF, defaults=DEFAULTS)
