@@ -73,13 +73,13 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     config, tie_notices = _settle_tie(checkpoint, config, head, embedding)
     matrices = _matrices(config)
     known_as = _names_in_module(checkpoint, rules, matrices)
-    tensors = {native: checkpoint.tensors[name] for native, name in known_as.items()}
+    further = _further_layers(checkpoint, config, hf_config)
+    tensors = {native: checkpoint.tensors[name] for native, name in known_as.items() if name not in further}
     quantization = read_quantization(hf_config, source, matrices, tensors)
     shapes, dtypes = _expected_tensors(config, quantization.packed, source)
     stored = _without_prefix(checkpoint, apply_rules(rules, shapes))
     unused = quantization.left_out | _zero_biases(checkpoint, known_as, config, quantization.packed)
     passed_over = {known_as[name] for name in unused} | ({head} if config.tie_word_embeddings else set())
-    further = _further_layers(checkpoint, config, hf_config)
     dropped = _match(checkpoint, family, stored, dtypes, passed_over | further)
     if further:
         dropped.append(
