@@ -5,18 +5,16 @@ from typing import Any
 
 from penjing.model.config import ExpertsConfig, ModelConfig
 from penjing.model.families.common import read_experts
-from penjing.model.families.deepseek_v2 import (
+from penjing.model.families.deepseek_v2 import has_corrections, read_expert_layers, read_shared_size
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.gguf_common import gguf_routed_experts, routed_metadata
+from penjing.model.families.latent import (
     gguf_latent_config,
-    has_corrections,
     latent_metadata,
     latent_parts,
     latent_rules,
-    read_expert_layers,
     read_latent_shape,
-    read_shared_size,
 )
-from penjing.model.families.family import Family, GGUFForm
-from penjing.model.families.gguf_common import gguf_routed_experts, routed_metadata
 from penjing.model.foreign import ForeignConfig
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from penjing.errors import InputError
 from penjing.model.config import ModelConfig
 from penjing.model.families import deepseek_v3
-from penjing.model.families.deepseek_v2 import read_latent_shape
 from penjing.model.families.deepseek_v3 import read_routed_experts
 from penjing.model.families.family import Family, never
+from penjing.model.families.latent import read_latent_shape
 from penjing.model.foreign import ForeignConfig
 
 

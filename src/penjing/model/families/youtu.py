@@ -4,14 +4,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from penjing.model.config import ModelConfig
-from penjing.model.families.deepseek_v2 import (
+from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.latent import (
     gguf_latent_config,
     latent_metadata,
     latent_parts,
     latent_rules,
     read_latent_shape,
 )
-from penjing.model.families.family import Family, GGUFForm
 from penjing.model.foreign import ForeignConfig
 
 
