@@ -1,5 +1,5 @@
-"""Gemma 2 bounds its scores and its logits, and scales queries by a number of its own. Runtimes have lost one of
-the three on one of their paths, and greedy answers often looked right all the same."""
+"""Gemma 2 bounds its scores and its logits, and scales queries by a number of its own. Runtimes have lost one
+of the three on one of their paths, and greedy answers often looked right all the same."""
 
 from dataclasses import replace
 
