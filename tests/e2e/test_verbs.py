@@ -30,7 +30,7 @@ def test_show_prints_one_json_object(tiny):
     assert facts["parameters"] == facts["bytes"] // 2 == sum(facts["parameters_by_group"].values())
     assert facts["bits_per_weight"] == 16
     assert (facts["layers"], facts["hidden_size"], facts["context"]) == (2, 64, 256)
-    assert facts["tokenizer"]["ends"] == ["</s>"] and facts["chat_template"] and facts["tied_head"]
+    assert facts["tokenizer"]["ends"] == ["</s>", "<|end|>"] and facts["chat_template"] and facts["tied_head"]
 
 
 def test_show_says_it_in_words(call, tiny):

@@ -46,7 +46,7 @@ COMMAND_R7B |= {"sliding_window": 4096, "sliding_window_pattern": 4, "cache_impl
 def read(config: dict[str, Any]) -> ModelConfig:
     """As a folder's config is read; refused if a key is left over that could change the result."""
     family = family_of_model_type(config["model_type"], "test")
-    foreign = ForeignConfig({**family.defaults, **config}, "test")
+    foreign = ForeignConfig(config, "test")
     result = family.read(foreign)
     foreign.finish()
     return result

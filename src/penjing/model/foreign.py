@@ -44,11 +44,16 @@ class ForeignConfig:
         self.values = values
         self.source = source
         self._read: set[str] = set()
+        self._assumed: dict[str, Any] = {}
+
+    def assume(self, **values: Any) -> None:
+        """What absent keys mean in this family, where that isn't what `default` says; null stays null."""
+        self._assumed |= values
 
     def get(self, key: str, default: Any = None) -> Any:
         """The raw value, or `default` where the key is absent or null."""
         self._read.add(key)
-        value = self.values.get(key)
+        value = self.values.get(key, self._assumed.get(key))
         return default if value is None else value
 
     def integer(self, key: str, default: Any = _MISSING, minimum: int = 1, maximum: int = 1 << 31) -> int:

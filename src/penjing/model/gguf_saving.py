@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from penjing.model.families.registry import family_of_model_type
 from penjing.model.foreign import ForeignConfig
 from penjing.model.gguf_metadata import architecture_metadata, is_division
 from penjing.model.gguf_names import gguf_rules
+from penjing.model.gguf_parts import KeysAndValues
 from penjing.model.gguf_rope import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from penjing.model.linear import weight_of
 from penjing.model.names import Stored, apply_rules
@@ -159,7 +160,26 @@ def _tensors(module: Decoder, dtypes: Mapping[str, torch.dtype], form: GGUFForm)
     config = module.config
     rules = (*form.rules(config), *gguf_rules(config))
     found = [_tensor(stored, module, dtypes) for stored in apply_rules(rules, tensor_shapes(config))]
-    return [*found, *_rope_factors(config)]
+    divisions = {
+        d.whole.format(i=i): (i, d) for d in form.parts(config) for i in range(config.num_hidden_layers)
+    }
+    whole = [tensor for tensor in found if tensor.name not in divisions]
+    parts = [
+        part for tensor in found if tensor.name in divisions for part in _cut(tensor, *divisions[tensor.name])
+    ]
+    return [*whole, *parts, *_rope_factors(config)]
+
+
+def _cut(tensor: GGUFTensor, layer: int, division: KeysAndValues) -> list[GGUFTensor]:
+    """The parts of a matrix that is stored in parts."""
+
+    def reader(part: int) -> Callable[[], torch.Tensor]:
+        return lambda: division.split(tensor.read())[part]
+
+    return [
+        GGUFTensor(name.format(i=layer), shape, tensor.type_name, reader(part))
+        for part, (name, shape) in enumerate(zip(division.parts, division.part_shapes, strict=True))
+    ]
 
 
 def _tensor(stored: Stored, module: Decoder, dtypes: Mapping[str, torch.dtype]) -> GGUFTensor:

@@ -39,11 +39,9 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class Same:
-    """One tensor, as it is."""
+    """One tensor, as it is; without its rows in the file if it may have been put together on reading."""
 
-    @property
-    def keeps_rows(self) -> bool:
-        return True
+    keeps_rows: bool = True
 
     def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
         return shapes[0]

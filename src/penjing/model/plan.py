@@ -15,6 +15,7 @@ from penjing.model.families.family import Family
 from penjing.model.families.registry import family_of_gguf, family_of_model_type
 from penjing.model.foreign import ForeignConfig
 from penjing.model.gguf_names import gguf_rules
+from penjing.model.gguf_parts import assembled
 from penjing.model.gguf_rope import ROPE_TENSORS, rope_from_tensors
 from penjing.model.names import Rule, Stored, apply_rules
 from penjing.model.quantization import FORMAT_KEY, is_own_format, read_quantization
@@ -64,6 +65,8 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     foreign = ForeignConfig(hf_config, source)
     config = family.read(foreign)
     _check_config(config, checkpoint)
+    if family.gguf and checkpoint.kind == "gguf":
+        checkpoint = assembled(checkpoint, family.gguf.parts(config), config.num_hidden_layers)
     notices = [f"config key {key} has no effect here" for key in foreign.finish()]
     rules = _rules(checkpoint, family, config, hf_config)
     head, embedding = _ends(config, rules)
@@ -98,7 +101,7 @@ def identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     source = str(checkpoint.path)
     if checkpoint.kind == "hf":
         family = family_of_model_type(checkpoint.config.get("model_type"), source)
-        return family, {"architectures": [family.architecture], **family.defaults, **checkpoint.config}
+        return family, {"architectures": [family.architecture], **checkpoint.config}
     metadata = checkpoint.config
     family = family_of_gguf(metadata, checkpoint.tensors.keys(), source)
     assert family.gguf

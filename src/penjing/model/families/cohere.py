@@ -12,8 +12,6 @@ from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import AsRows
 from penjing.model.names import Rule, rename
 
-DEFAULTS = {"logit_scale": 0.0625, "rope_theta": 5e5, "tie_word_embeddings": True}
-
 
 def read(config: ForeignConfig) -> ModelConfig:
     shape = read_shared(config)
@@ -26,6 +24,7 @@ def read(config: ForeignConfig) -> ModelConfig:
 
 def read_shared(config: ForeignConfig) -> dict[str, Any]:
     """What all generations have."""
+    config.assume(logit_scale=0.0625, rope_theta=5e5, tie_word_embeddings=True)
     shape, attention_bias = read_shape(config), config.flag("attention_bias")
     # Command-R's own limit is far above the one that its config names for batches.
     longest = config.integer("model_max_length", shape["max_position_embeddings"])
@@ -76,4 +75,4 @@ GGUF = GGUFForm(
     gguf_metadata,
     flags=(("use_qk_norm", "blk.0.attn_q_norm.weight"),),
 )
-FAMILY = Family(("cohere",), "CohereForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)
+FAMILY = Family(("cohere",), "CohereForCausalLM", read, rules, gguf=GGUF)

@@ -24,6 +24,7 @@ _AS_PUBLISHED = {
 
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(sliding_window=4096)
     for key, value in _AS_PUBLISHED.items():
         config.expect(key, value)
     shape = cohere.read_shared(config)
@@ -41,6 +42,4 @@ def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
 
 
 GGUF = GGUFForm(("cohere2",), gguf_config, metadata=cohere.gguf_metadata)
-FAMILY = Family(
-    ("cohere2",), "Cohere2ForCausalLM", read, gguf=GGUF, defaults={**cohere.DEFAULTS, "sliding_window": 4096}
-)
+FAMILY = Family(("cohere2",), "Cohere2ForCausalLM", read, gguf=GGUF)

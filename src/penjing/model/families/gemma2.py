@@ -15,25 +15,24 @@ from penjing.model.names import Rule
 
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(sliding_window=4096, attn_logit_softcapping=50.0, final_logit_softcapping=30.0)
     return ModelConfig(
-        **read_sandwich(config, 256),
+        **read_sandwich(config),
         windows=read_alternating(config, every=2),
-        attention_softcap=read_cap(config, "attn_logit_softcapping", 50.0),
-        logit_softcap=read_cap(config, "final_logit_softcapping", 30.0),
+        attention_softcap=read_cap(config, "attn_logit_softcapping"),
+        logit_softcap=read_cap(config, "final_logit_softcapping"),
     )
 
 
-def read_sandwich(config: ForeignConfig, default_scalar: float) -> dict[str, Any]:
+def read_sandwich(config: ForeignConfig) -> dict[str, Any]:
     """What Gemma 2 and 3 share: norms on both sides, and a scale of scores of their own."""
-    scalar = config.number("query_pre_attn_scalar", default_scalar)
+    scalar = config.number("query_pre_attn_scalar", 256)
     return read_gemma_shape(config) | {"post_norm": True, "attention_scale": scalar**-0.5}
 
 
-def read_cap(config: ForeignConfig, key: str, default: float | None) -> float | None:
+def read_cap(config: ForeignConfig, key: str) -> float | None:
     """A soft cap; null switches it off."""
-    if key in config.values and config.get(key) is None:
-        return None
-    return config.number(key, default) if default is not None or key in config.values else None
+    return None if config.get(key) is None else config.number(key)
 
 
 def rules(config: ModelConfig) -> Sequence[Rule]:
@@ -68,5 +67,4 @@ def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
 
 
 GGUF = GGUFForm(("gemma2",), gguf_config, shifted_norm_rules, gguf_metadata)
-DEFAULTS = {"sliding_window": 4096}
-FAMILY = Family(("gemma2",), "Gemma2ForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)
+FAMILY = Family(("gemma2",), "Gemma2ForCausalLM", read, rules, gguf=GGUF)

@@ -9,6 +9,8 @@ from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import Rows, Shifted
 from penjing.model.names import Rule, rename
 
+# llama.cpp's numbers for how a router scores.
+GATING = {"softmax": 1, "sigmoid": 2}
 RMS_EPSILON, LAYER_EPSILON = "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"
 
 
@@ -23,12 +25,12 @@ def gguf_shape(
     default = hidden // heads if partial or not turned else turned
     head_dim = metadata.integer("attention.key_length", default, maximum=MAX_HEAD_DIM)
     metadata.expect("attention.value_length", head_dim)
-    rope = _gguf_rope(metadata)
+    rope = gguf_rope(metadata)
     if partial:
         rope["partial_rotary_factor"] = metadata.integer("rope.dimension_count", head_dim) / head_dim
     else:
         metadata.expect("rope.dimension_count", head_dim)
-    return _gguf_sizes(metadata, experts) | {
+    return gguf_sizes(metadata, experts) | {
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "num_key_value_heads": metadata.integer("attention.head_count_kv", heads),
@@ -39,7 +41,7 @@ def gguf_shape(
     }
 
 
-def _gguf_sizes(metadata: ForeignConfig, experts: bool) -> dict[str, Any]:
+def gguf_sizes(metadata: ForeignConfig, experts: bool) -> dict[str, Any]:
     """Sizes that every architecture has under the same keys."""
     if not experts:
         metadata.expect("expert_count", 0)
@@ -79,7 +81,7 @@ def gguf_classic_shape(metadata: ForeignConfig) -> dict[str, Any]:
     metadata.expect("attention.head_count_kv", heads)
     for part in ("key_length", "value_length"):
         metadata.expect(f"attention.{part}", hidden // heads)
-    return _gguf_sizes(metadata, experts=False) | {
+    return gguf_sizes(metadata, experts=False) | {
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "norm_eps": shortest(metadata.number(LAYER_EPSILON)),
@@ -95,6 +97,45 @@ def gguf_experts(metadata: ForeignConfig, count_key: str) -> dict[str, Any]:
             "expert_feed_forward_length", metadata.get("feed_forward_length")
         ),
     }
+
+
+def gguf_routed_experts(metadata: ForeignConfig, scoring: str) -> dict[str, Any]:
+    """Experts beside shared ones, above some dense layers, as DeepSeek's configs describe them. What isn't
+    written doesn't happen, as in llama.cpp: files from before it knew groups are routed without them."""
+    metadata.expect("expert_gating_func", GATING[scoring])
+    metadata.ignore("expert_shared_feed_forward_length")  # follows from the count
+    return gguf_experts(metadata, "n_routed_experts") | {
+        "n_shared_experts": metadata.integer("expert_shared_count", 0, minimum=0),
+        "first_k_dense_replace": metadata.integer("leading_dense_block_count", 0, minimum=0),
+        "n_group": metadata.integer("expert_group_count", 1),
+        "topk_group": metadata.integer("expert_group_used_count", 1),
+        "routed_scaling_factor": shortest(metadata.number("expert_weights_scale", 1.0)),
+        "norm_topk_prob": metadata.flag("expert_weights_norm"),
+    }
+
+
+def routed_metadata(config: ModelConfig) -> dict[str, Any]:
+    """The keys that `gguf_routed_experts` reads beside the usual ones."""
+    assert config.experts
+    experts = config.experts
+    return {
+        "expert_shared_count": experts.shared_size // experts.intermediate_size,
+        "leading_dense_block_count": experts.layers.index(True)
+        if any(experts.layers)
+        else len(experts.layers),
+        "expert_group_count": experts.groups,
+        "expert_group_used_count": experts.groups_per_token,
+        "expert_weights_scale": experts.scale,
+        "expert_weights_norm": experts.normalize,
+        "expert_gating_func": GATING[experts.scoring],
+    }
+
+
+def gguf_layers(metadata: ForeignConfig) -> dict[str, int]:
+    """The model's own layers, and those counted after them that draft further tokens."""
+    further = metadata.integer("nextn_predict_layers", 0, minimum=0)
+    layers = metadata.integer("block_count", maximum=MAX_LAYERS) - further
+    return {"num_hidden_layers": layers, "num_nextn_predict_layers": further}
 
 
 def fused_qkv_rules(biases: bool = False) -> Sequence[Rule]:
@@ -135,7 +176,7 @@ def second_norm_rule() -> Rule:
     return rename("blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight")
 
 
-def _gguf_rope(metadata: ForeignConfig) -> dict[str, Any]:
+def gguf_rope(metadata: ForeignConfig) -> dict[str, Any]:
     theta = {"rope_theta": shortest(metadata.number("rope.freq_base", 10_000.0))}
     scaling = {
         "rope_type": metadata.get("rope.scaling.type"),

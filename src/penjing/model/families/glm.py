@@ -16,7 +16,8 @@ def read(config: ForeignConfig) -> ModelConfig:
 
 
 def read_glm_shape(config: ForeignConfig) -> dict[str, Any]:
-    """What the dense GLMs share."""
+    """What the dense GLMs share; absent keys mean what transformers' classes take them for."""
+    config.assume(head_dim=128, partial_rotary_factor=0.5, rms_norm_eps=1.5625e-7, attention_bias=True)
     shape = read_shape(config, partial=True)
     return shape | {
         "windows": (None,) * shape["num_hidden_layers"],

@@ -44,6 +44,7 @@ def read(config: ForeignConfig) -> ModelConfig:
 
 
 def _windows(config: ForeignConfig) -> tuple[int | None, ...]:
+    config.assume(sliding_window=128)
     return read_alternating(config, every=2)
 
 
@@ -99,4 +100,4 @@ def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
 
 
 GGUF = GGUFForm(("gpt-oss",), gguf_config, gguf_rules)
-FAMILY = Family(("gpt_oss",), "GptOssForCausalLM", read, rules, gguf=GGUF, defaults={"sliding_window": 128})
+FAMILY = Family(("gpt_oss",), "GptOssForCausalLM", read, rules, gguf=GGUF)

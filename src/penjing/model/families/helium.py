@@ -7,11 +7,10 @@ from penjing.model.families import llama
 from penjing.model.families.family import Family
 from penjing.model.foreign import ForeignConfig
 
-DEFAULTS = {"head_dim": 128, "rms_norm_eps": 1e-8, "rope_theta": 1e5}
-
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(head_dim=128, rms_norm_eps=1e-8, rope_theta=1e5)
     return replace(llama.read(config), rope_interleaved=True, o_bias=False)
 
 
-FAMILY = Family(("helium",), "HeliumForCausalLM", read, defaults=DEFAULTS)
+FAMILY = Family(("helium",), "HeliumForCausalLM", read)

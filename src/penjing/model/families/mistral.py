@@ -13,6 +13,7 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(sliding_window=4096)
     window = config.integer("sliding_window") if config.get("sliding_window") is not None else None
     return ModelConfig(
         **read_shape(config),
@@ -27,6 +28,4 @@ def never(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
 
 
 GGUF = GGUFForm(("llama",), gguf_shape, gguf_rules, applies=never)
-FAMILY = Family(
-    ("mistral", "ministral"), "MistralForCausalLM", read, gguf=GGUF, defaults={"sliding_window": 4096}
-)
+FAMILY = Family(("mistral", "ministral"), "MistralForCausalLM", read, gguf=GGUF)

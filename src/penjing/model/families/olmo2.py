@@ -17,6 +17,7 @@ OLMO3 = "olmo3"
 
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(rms_norm_eps=1e-5)
     bias, shape = config.flag("attention_bias"), read_shape(config)
     is_olmo3 = config.get("model_type") == OLMO3
     layers = _read_olmo3_layers(config) if is_olmo3 else {"windows": (None,) * shape["num_hidden_layers"]}
@@ -33,6 +34,7 @@ def read(config: ForeignConfig) -> ModelConfig:
 
 
 def _read_olmo3_layers(config: ForeignConfig) -> dict[str, Any]:
+    config.assume(sliding_window=4096)
     return {
         "windows": read_alternating(config, every=4),
         "local_rope": read_local_rope(config, "rope_theta", 1e4),
@@ -71,5 +73,4 @@ def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
 
 
 GGUF = GGUFForm(("olmo2",), gguf_config, metadata=gguf_metadata)
-DEFAULTS = {"rms_norm_eps": 1e-5}
-FAMILY = Family(("olmo2", OLMO3), "Olmo2ForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)
+FAMILY = Family(("olmo2", OLMO3), "Olmo2ForCausalLM", read, rules, gguf=GGUF)

@@ -10,6 +10,7 @@ from penjing.model.foreign import ForeignConfig
 
 
 def read(config: ForeignConfig) -> ModelConfig:
+    config.assume(num_key_value_heads=4, rope_theta=2e6)
     bias, shape = config.flag("attention_bias"), read_shape(config)
     config.ignore("max_window_layers", "pretraining_tp")  # published, and read by nobody
     rotary_layers = _rotary_layers(config, shape["num_hidden_layers"])
@@ -49,5 +50,4 @@ FAMILY = Family(
     "SmolLM3ForCausalLM",
     read,
     gguf=GGUFForm(("smollm3",), gguf_shape, gguf_rules),
-    defaults={"num_key_value_heads": 4, "rope_theta": 2e6},
 )
