@@ -4,6 +4,7 @@ import pytest
 import torch
 from tests.parity.twins import config_of
 from tests.unit.models import CONFIG, EMBEDDING, HEAD, gguf_model, hf_model, prompt, random_tensors
+from tests.unit.text_samples import byte_level_backend, write_folder
 from transformers import AutoModelForCausalLM
 
 import penjing
@@ -241,3 +242,28 @@ def test_layers_that_draft_further_tokens_are_left_out_and_said(tmp_path):
     found = plan(tmp_path)
     assert found.stored == whole.stored
     assert any("2 tensors of further layers" in notice for notice in found.notices)
+
+
+def folder_with_added_tokens(folder, rows_short):
+    """A model whose embedding lacks rows for the tokenizer's last tokens."""
+    backend = byte_level_backend()
+    backend.add_special_tokens(["<image_soft_token>"])
+    config = CONFIG | {"vocab_size": backend.get_vocab_size() - rows_short}
+    hf_model(folder, config)
+    write_folder(folder, backend, {})
+    return folder
+
+
+def test_an_added_token_that_the_embedding_has_no_row_for_is_named_and_otherwise_let_be(tmp_path):
+    """Gemma 3's smallest model comes with a token for images that it doesn't know."""
+    model = penjing.load(folder_with_added_tokens(tmp_path / "m", 1))
+    assert any(
+        "no row for 1 of the tokenizer's added tokens (<image_soft_token>)" in n for n in model.notices
+    )
+    with pytest.raises(InputError, match="vocabulary"):
+        next(model.stream(model.tokenizer.encode("a <image_soft_token>")))
+
+
+def test_a_tokenizer_with_more_tokens_of_its_own_than_the_embedding_has_rows_is_refused(tmp_path):
+    with pytest.raises(InputError, match="belongs to another model"):
+        penjing.load(folder_with_added_tokens(tmp_path / "m", 40))

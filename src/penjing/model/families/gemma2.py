@@ -18,8 +18,8 @@ def read(config: ForeignConfig) -> ModelConfig:
     return ModelConfig(
         **read_sandwich(config, 256),
         windows=read_alternating(config, every=2),
-        attention_softcap=read_cap(config, "attn_logit_softcapping", 50.0),
-        logit_softcap=read_cap(config, "final_logit_softcapping", 30.0),
+        attention_softcap=read_cap(config, "attn_logit_softcapping"),
+        logit_softcap=read_cap(config, "final_logit_softcapping"),
     )
 
 
@@ -29,11 +29,9 @@ def read_sandwich(config: ForeignConfig, default_scalar: float) -> dict[str, Any
     return read_gemma_shape(config) | {"post_norm": True, "attention_scale": scalar**-0.5}
 
 
-def read_cap(config: ForeignConfig, key: str, default: float | None) -> float | None:
+def read_cap(config: ForeignConfig, key: str) -> float | None:
     """A soft cap; null switches it off."""
-    if key in config.values and config.get(key) is None:
-        return None
-    return config.number(key, default) if default is not None or key in config.values else None
+    return None if config.get(key) is None else config.number(key)
 
 
 def rules(config: ModelConfig) -> Sequence[Rule]:
@@ -68,5 +66,5 @@ def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
 
 
 GGUF = GGUFForm(("gemma2",), gguf_config, shifted_norm_rules, gguf_metadata)
-DEFAULTS = {"sliding_window": 4096}
+DEFAULTS = {"sliding_window": 4096, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 FAMILY = Family(("gemma2",), "Gemma2ForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)

@@ -37,7 +37,7 @@ def read(config: ForeignConfig) -> ModelConfig:
         windows=read_alternating(config, every),
         local_rope=read_local_rope(config, "rope_local_base_freq", LOCAL_THETA),
         qk_norm="head",
-        logit_softcap=read_cap(config, "final_logit_softcapping", None),
+        logit_softcap=read_cap(config, "final_logit_softcapping"),
     )
 
 
