@@ -120,7 +120,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
-        self.hub.asked.append((self.command, path, dict(self.headers)))
+        self.hub.asked.append(
+            (self.command, path, {key.lower(): value for key, value in self.headers.items()})
+        )
         if match := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/(.+))?", path):
             self._about(match[1], match[2], match[3] or "main")
         elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
@@ -156,8 +158,8 @@ class _Handler(BaseHTTPRequestHandler):
             siblings = [{"rfilename": path} for path in files]
             self._send(200, json.dumps({"id": name, "sha": commit, "siblings": siblings}).encode())
 
-    def _file(self, name: str, commit: str, path: str) -> None:
-        if (repo := self._repo(name)) is None:
+    def _file(self, name: str, revision: str, path: str) -> None:
+        if (repo := self._repo(name)) is None or (commit := repo.commit(revision)) is None:
             return
         if repo.gated and not self._knows_token():
             self._send(401, b"", {"X-Error-Code": "GatedRepo"})

@@ -8,6 +8,7 @@ import glob
 import logging
 import re
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,6 @@ from huggingface_hub import (
     get_cached_repo_tree,
     hf_hub_download,
     is_offline_mode,
-    resolve_revision,
     snapshot_download,
 )
 from huggingface_hub.errors import (
@@ -49,16 +49,26 @@ def fetch(hub: HubReference, progress: Progress | None = None) -> tuple[Path, st
     on the disk.
     """
     with _silence(), _one_sentence(hub):
-        commit = resolve_revision(hub.repo, revision=hub.revision).resolved
+        api = HfApi()
+        commit = api.resolve_revision(hub.repo, revision=hub.revision).resolved
         if not _COMMIT.fullmatch(commit):
             raise InputError(f"The hub calls a commit of {hub.repo} {quote(commit)}, which is no commit.")
-        try:
-            names = {file.rfilename for file in HfApi().model_info(hub.repo, revision=commit).siblings or ()}
-        except (httpx2.TransportError, OfflineModeIsEnabled, HfHubHTTPError) as error:
-            if isinstance(error, HfHubHTTPError) and error.response.status_code < 500:
-                raise
+        names = _names_on_hub(api, hub.repo, commit)
+        if names is None:
             return _from_cache(hub, commit)
         return _from_hub(hub, commit, names, progress), f"{hub.repo} is opened at its commit {commit}."
+
+
+def _names_on_hub(api: HfApi, repo: str, commit: str) -> set[str] | None:
+    """All files of the commit; None if the hub can't be asked."""
+    try:
+        return {file.rfilename for file in api.model_info(repo, revision=commit).siblings or ()}
+    except (httpx2.TransportError, OfflineModeIsEnabled):
+        return None
+    except HfHubHTTPError as error:
+        if error.response.status_code < 500:
+            raise
+        return None
 
 
 def _from_hub(hub: HubReference, commit: str, names: set[str], progress: Progress | None) -> Path:
@@ -161,17 +171,18 @@ def _require_room(hub: HubReference, need: int) -> None:
 
 
 def _why_cached() -> str:
-    return "HF_HUB_OFFLINE is set" if is_offline_mode() else f"{constants.ENDPOINT} can't be reached"
+    return "HF_HUB_OFFLINE is set" if is_offline_mode() else f"{constants.ENDPOINT} isn't available"
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """No bars and no log lines of `huggingface_hub`: penjing says by itself what there is to say."""
+    """No bars, warnings or log lines of `huggingface_hub`: penjing says by itself what there is to say."""
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with disable_progress_bars():
+        with disable_progress_bars(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="huggingface_hub")
             yield
     finally:
         logger.setLevel(level)
