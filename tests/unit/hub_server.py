@@ -18,9 +18,10 @@ from huggingface_hub import close_session, constants
 @dataclass
 class Repo:
     """Revisions by name, each of them files by name. `cut` says how many bytes of a file are sent before the
-    connection breaks, time after time; then it is sent whole."""
+    connection breaks, time after time; then it is sent whole. A `status` other than 200 is the only answer."""
 
     revisions: dict[str, dict[str, bytes]]
+    status: int = 200
     private: bool = False
     gated: bool = False
     cut: dict[str, list[int]] = field(default_factory=dict)
@@ -135,6 +136,9 @@ class _Handler(BaseHTTPRequestHandler):
         repo = self.hub.repos.get(name)
         if repo is None or (repo.private and not self._knows_token()):
             self._send(404 if self._knows_token() else 401, b"{}", {"X-Error-Code": "RepoNotFound"})
+            return None
+        if repo.status != 200:
+            self._send(repo.status, b"{}", {"X-Error-Message": "Invalid credentials in Authorization header"})
             return None
         return repo
 

@@ -216,6 +216,13 @@ class TestWithoutAConnection:
         assert found.path == folder and commit_of(hub) in found.notices[0] and "cache" in found.notices[0]
         assert ("HF_HUB_OFFLINE" if go is set_offline else "isn't available") in found.notices[0]
 
+    def test_a_hub_that_is_down_is_as_good_as_none(self, hub, sharded):
+        hub.repos["org/tiny"] = Repo({"main": sharded})
+        folder = locate("org/tiny").path
+        hub.repos["org/tiny"].status = 503
+        found = locate("org/tiny")
+        assert found.path == folder and "isn't available" in found.notices[0]
+
     @pytest.mark.parametrize("go", [disconnect, set_offline])
     def test_what_was_never_fetched_may_be_a_path_or_an_id(self, cache, monkeypatch, go):
         go(monkeypatch, cache)
@@ -275,6 +282,15 @@ class TestRefusals:
         open_model("org/tiny")
         sent = [headers.get("authorization") for _, path, headers in hub.asked[-5:] if "org/tiny" in path]
         assert sent and set(sent) == {f"Bearer {hub.token}"}
+
+    @pytest.mark.parametrize(
+        ("status", "words"), [(401, "token that may read it"), (403, "token that may"), (429, "answers 429")]
+    )
+    def test_whatever_else_the_hub_answers_is_one_sentence(self, hub, sharded, status, words):
+        hub.repos["org/tiny"] = Repo({"main": sharded}, status=status)
+        with pytest.raises(InputError, match=words) as refused:
+            locate("org/tiny")
+        assert "\n" not in str(refused.value)
 
     def test_pickled_weights_alone_are_refused_without_fetching_them(self, hub):
         hub.repos["org/tiny"] = Repo({"main": {"config.json": b"{}", "pytorch_model.bin": b"x"}})

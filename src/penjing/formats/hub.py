@@ -39,6 +39,8 @@ from penjing.formats.quote import quote
 from penjing.formats.reference import HubReference
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+# RuntimeError is what the Xet transfer raises, which has no types of its own for most failures.
+_RAISED = (httpx2.HTTPError, RevisionResolutionError, OSError, RuntimeError)
 
 
 def fetch(hub: HubReference, progress: Progress | None = None) -> tuple[Path, str]:
@@ -181,9 +183,10 @@ def _silence() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with disable_progress_bars(), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="huggingface_hub")
-            yield
+            with disable_progress_bars():
+                yield
     finally:
         logger.setLevel(level)
 
@@ -193,12 +196,7 @@ def _one_sentence(hub: HubReference) -> Iterator[None]:
     """Make one sentence of whatever `huggingface_hub` raises."""
     try:
         yield
-    except (
-        httpx2.HTTPError,
-        RevisionResolutionError,
-        OSError,
-        RuntimeError,
-    ) as error:  # RuntimeError: hf_xet's
+    except _RAISED as error:
         if isinstance(error, OSError) and error.errno is not None:  # the disk's, not the hub's
             raise
         raise hub_refusal(hub, error, _why_cached()) from error

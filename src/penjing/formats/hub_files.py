@@ -27,7 +27,6 @@ _SMALL = {
     INDEX,
     ADAPTER_CONFIG,
     "generation_config.json",
-    "penjing.json",
     "tokenizer.json",
     "tokenizer.model",
     "tokenizer_config.json",
