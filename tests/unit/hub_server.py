@@ -18,7 +18,7 @@ from huggingface_hub import close_session, constants
 @dataclass
 class Repo:
     """Revisions by name, each of them files by name. `cut` says how many bytes of a file are sent before the
-    connection breaks, time after time; then it is sent whole. A `status` other than 200 is the only answer."""
+    connection breaks, time after time; then it is sent whole. A `status` but 200 is the only answer."""
 
     revisions: dict[str, dict[str, bytes]]
     status: int = 200

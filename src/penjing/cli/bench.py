@@ -21,7 +21,6 @@ from penjing.cli.progress import Bar
 from penjing.cli.session import session
 from penjing.cli.wording import listing, megabytes, table
 from penjing.errors import InputError
-from penjing.formats.reference import read_reference
 
 if TYPE_CHECKING:
     from penjing.model.decoder import Decoder
@@ -55,7 +54,6 @@ def bench(
     the model alone. The overall figures are those of a single sequence, which is always measured."""
     with session(json, debug, threads) as this:
         sizes = _batch_sizes(batch)
-        read_reference(model)
         located = find_model(this, model)
         import penjing.api  # so that the time to load isn't that to import  # noqa: F401
 

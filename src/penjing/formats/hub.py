@@ -74,7 +74,7 @@ def _names_on_hub(api: HfApi, repo: str, commit: str) -> set[str] | None:
 
 
 def _from_hub(hub: HubReference, commit: str, names: set[str], progress: Progress | None) -> Path:
-    """Fetch what the cache lacks. The weights come last, so that nothing large is fetched in vain."""
+    """Fetch what the cache lacks. Weights come last: the small files say which they are."""
     ggufs = gguf_files(hub, names)
     small = [] if ggufs else small_files(names)
     # This also records the names of all files, by which a later call, offline, knows whether all are there.
