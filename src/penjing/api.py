@@ -126,14 +126,16 @@ class Model:
 def load(
     ref: str | Path | OpenedModel, progress: Progress | None = None, hold_stored: bool | None = None
 ) -> Model:
-    """Open a Hugging Face folder, a GGUF file, or a folder that penjing wrote, and read its weights.
+    """Open a Hugging Face folder, a GGUF file, a folder that penjing wrote, or a hub id such as "org/name",
+    "org/name@revision" or "org/name/file.gguf", and read its weights.
 
-    Weights are computed with in float32; packed ones stay packed. With `hold_stored` float matrices stay in
-    the file as well, mapped, and are unpacked each time they are used, which is slower; None: where they
-    would take more than half of the free memory. Raises `InputError` or `UnsupportedError` for what can't be
-    opened, `ResourceError` when it wouldn't fit in memory; nothing is loaded then.
+    Weights are computed with in float32; packed ones stay packed. `progress` is told how much is done, and of
+    how much: first bytes, if any are fetched from the hub, then tensors. With `hold_stored` float matrices
+    stay in the file as well, mapped, and are unpacked each time they are used, which is slower; None: where
+    they would take more than half of the free memory. Raises `InputError` or `UnsupportedError` for what
+    can't be opened, `ResourceError` when it wouldn't fit on the disk or in memory; nothing is loaded then.
     """
-    opened = ref if isinstance(ref, OpenedModel) else open_model(ref)
+    opened = ref if isinstance(ref, OpenedModel) else open_model(ref, progress)
     plan, tokenizer, notices = opened.plan, opened.tokenizer, opened.notices
     as_floats = load_bytes(plan)
     if hold_stored is None:

@@ -8,7 +8,7 @@ from tests.e2e.command import PENJING, environment, run
 
 from penjing import __version__
 
-HEAVY = {"torch", "numpy", "tokenizers", "transformers", "rich", "gguf", "jinja2"}
+HEAVY = {"torch", "numpy", "tokenizers", "transformers", "rich", "gguf", "jinja2", "huggingface_hub"}
 VERBS = ["show", "chat", "shrink", "eval", "save", "bench"]
 LIGHT = [
     [],
@@ -26,7 +26,7 @@ LIGHT = [
     ["chat", "nowhere", "--prompt", "hi"],
     ["shrink", "nowhere", "-o", "out", "--to", "1/4"],
     ["eval", "nowhere"],
-    ["eval", ".", "--against", "org/nowhere"],
+    ["eval", ".", "--against", "./nowhere"],
     ["save", "nowhere", "-o", "out"],
     ["bench", "nowhere"],
 ]

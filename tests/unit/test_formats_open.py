@@ -21,13 +21,6 @@ def test_a_gguf_file_is_known_by_its_content(tmp_path: Path, name: str):
     assert open_checkpoint(gguf_file(tmp_path / name)).kind == "gguf"
 
 
-@pytest.mark.parametrize("ref", ["org/name", "org/name@main"])
-def test_a_hub_id_is_told_from_a_path_and_how_to_download_it(ref: str, tmp_path: Path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UnsupportedError, match="hf download org/name --local-dir name"):
-        open_checkpoint(ref)
-
-
 @pytest.mark.parametrize("ref", ["missing", "a/b/c", "x" * 5000, "nul\0byte", "/dev/null/x"])
 def test_a_path_that_leads_nowhere_is_named(ref: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penjing.cli.loading import load_model, unpack_if_it_fits
+from penjing.cli.loading import find_model, load_model, unpack_if_it_fits
 from penjing.cli.options import DebugOption, JsonOption, ModelArgument, SeedOption, ThreadsOption
 from penjing.cli.progress import Bar
 from penjing.cli.session import session
 from penjing.cli.wording import listing, megabytes, table
 from penjing.errors import InputError
-from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
     from penjing.model.decoder import Decoder
@@ -55,11 +54,11 @@ def bench(
     the model alone. The overall figures are those of a single sequence, which is always measured."""
     with session(json, debug, threads) as this:
         sizes = _batch_sizes(batch)
-        existing_path(model)
+        located = find_model(this, model)
         import penjing.api  # so that the time to load isn't that to import  # noqa: F401
 
         started = time.perf_counter()
-        loaded = load_model(this, model)
+        loaded = load_model(this, located)
         load_seconds = time.perf_counter() - started
         unpack_if_it_fits(this, loaded)
         _check_lengths(loaded.config.max_position_embeddings, prompt_tokens, new_tokens)

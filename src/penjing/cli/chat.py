@@ -17,7 +17,7 @@ from penjing.cli.options import DebugOption, JsonOption, ModelArgument, ThreadsO
 from penjing.cli.process import read_as_utf8, typed_text
 from penjing.cli.session import Session, session
 from penjing.errors import InputError
-from penjing.formats.reference import existing_path
+from penjing.formats.reference import read_reference
 
 if TYPE_CHECKING:
     from penjing.api import Model
@@ -61,7 +61,7 @@ def chat(
     with session(json, debug, threads) as this:
         if json and prompt is None:
             raise InputError("--json is for one answer; give --prompt TEXT too")
-        existing_path(model)
+        read_reference(model)
         from penjing.engine.params import SamplingParams
 
         params = SamplingParams(

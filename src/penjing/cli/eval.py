@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penjing.cli.loading import load_model, open_models, unpack_if_it_fits
+from penjing.cli.loading import find_model, load_model, open_models, unpack_if_it_fits
 from penjing.cli.options import DebugOption, JsonOption, ModelArgument, SeedOption, TextOption, ThreadsOption
 from penjing.cli.session import Session, session
 from penjing.cli.texts import read_texts
 from penjing.cli.wording import percent, percent_between, table
 from penjing.errors import InputError
-from penjing.formats.reference import existing_path
+from penjing.formats.reference import read_reference
 
 if TYPE_CHECKING:
     from penjing.evaluate.result import EvalResult, TextResult
@@ -40,7 +40,7 @@ def evaluate(
     with session(json, debug, threads) as this:
         for ref in (model, against):
             if ref is not None:
-                existing_path(ref)
+                read_reference(ref)
         texts = read_texts(text) if text else _builtin_texts(seed)
         measured = _measure(this, model, against, texts, tokens, choice_items, seed)
         for notice in measured.notices:
@@ -67,7 +67,8 @@ def _measure(
     seed: int,
 ) -> EvalResult:
     refs = [ref for ref in (model, against) if ref is not None]
-    loaded = [load_model(this, opened) for opened in open_models(*refs)]
+    located = [find_model(this, ref) for ref in refs]
+    loaded = [load_model(this, opened) for opened in open_models(*located)]
     shrunk, original = loaded[0], loaded[-1]
     if not shrunk.tokenizer.same_ids(original.tokenizer):
         raise InputError(

@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penjing.cli.session import Session
 from penjing.cli.wording import megabytes
+from penjing.formats.locate import Located, locate
+from penjing.formats.reference import read_reference
 
 if TYPE_CHECKING:
     from penjing.api import Model
     from penjing.model.opening import OpenedModel
 
 
-def open_models(*refs: str) -> list[OpenedModel]:
+def find_model(session: Session, ref: str) -> Located:
+    """Where the model lies; from the hub it is fetched first, with a bar."""
+    if isinstance(read_reference(ref), Path):
+        return locate(ref)
+    with session.work(f"fetching {ref}") as bar:
+        return locate(ref, bar)
+
+
+def open_models(*located: Located) -> list[OpenedModel]:
     """Open all of them, so that what can be refused by their headers is refused before torch is there, which
     takes a second; all together must fit in memory."""
     from penjing.memory import require_memory
     from penjing.model.ledger import least_load_bytes
     from penjing.model.opening import open_model
 
-    opened = [open_model(ref) for ref in refs]
+    opened = [open_model(each) for each in located]
     need = sum(least_load_bytes(each.plan) for each in opened)
-    require_memory(need, f"loading {' and '.join(refs)}", "close other programs or use a smaller model")
+    names = " and ".join(each.name for each in opened)
+    require_memory(need, f"loading {names}", "close other programs or use a smaller model")
     return opened
 
 
-def load_model(session: Session, ref: str | OpenedModel) -> Model:
-    """Load one model and pass its notices on."""
-    opened = open_models(ref)[0] if isinstance(ref, str) else ref
+def load_model(session: Session, model: str | Located | OpenedModel) -> Model:
+    """Load one model, wherever it was left in opening it, and pass its notices on."""
+    located = find_model(session, model) if isinstance(model, str) else model
+    opened = open_models(located)[0] if isinstance(located, Located) else located
     with session.work(f"loading {opened.name}") as bar:
         from penjing.api import load
 
-        model = load(opened, bar)
-    for notice in model.notices:
+        loaded = load(opened, bar)
+    for notice in loaded.notices:
         session.notice(notice)
-    return model
+    return loaded
 
 
 def unpack_if_it_fits(session: Session, model: Model) -> None:

@@ -7,7 +7,10 @@ import typer
 
 ModelArgument = Annotated[
     str,
-    typer.Argument(metavar="MODEL", help="A Hugging Face folder, a .gguf file, or a folder penjing wrote."),
+    typer.Argument(
+        metavar="MODEL",
+        help="A Hugging Face folder, a .gguf file, a folder penjing wrote, or a hub id: org/name.",
+    ),
 ]
 OutOption = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The folder to write.")]
 SeedOption = Annotated[

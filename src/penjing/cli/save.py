@@ -12,7 +12,7 @@ from penjing.cli.session import session
 from penjing.cli.target import check_out, check_out_file
 from penjing.cli.wording import megabytes
 from penjing.errors import InputError, UnsupportedError
-from penjing.formats.reference import existing_path
+from penjing.formats.reference import read_reference
 
 if TYPE_CHECKING:
     from penjing.api import Model
@@ -40,7 +40,7 @@ def save(
     float32."""
     with session(json, debug, threads) as this:
         _check_form(form)
-        existing_path(model)
+        read_reference(model)
         (check_out_file if form == "gguf" else check_out)(out, model)
         loaded = load_model(this, model)
         this.doing = f"writing {out}"

@@ -6,15 +6,14 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from penjing.cli.loading import find_model
 from penjing.cli.options import DebugOption, JsonOption, ModelArgument, ThreadsOption
 from penjing.cli.session import session
 from penjing.cli.wording import listing, megabytes, millions
-from penjing.formats.reference import existing_path
 
 if TYPE_CHECKING:
     from penjing.model.config import ModelConfig
-    from penjing.model.plan import LoadPlan
-    from penjing.text.tokenizer import Tokenizer
+    from penjing.model.opening import OpenedModel
 
 
 def show(
@@ -22,23 +21,24 @@ def show(
 ) -> None:
     """Say what a model is. Its shape, size, storage, tokenizer and oddities; no weights are loaded."""
     with session(json, debug, threads) as this:
-        existing_path(model)
+        located = find_model(this, model)
         this.doing = f"reading {model}"
         from penjing.model.opening import open_model
 
-        opened = open_model(model)
-        facts = _facts(model, opened.plan, opened.tokenizer)
+        opened = open_model(located)
+        facts = _facts(opened)
         this.result(facts, _as_text(facts))
 
 
-def _facts(ref: str, plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:
+def _facts(opened: OpenedModel) -> dict[str, Any]:
     """Everything that is shown, under the keys of `--json`. Sizes are in bytes, each window in tokens."""
     from penjing.memory import available_memory
     from penjing.model.ledger import base_bytes, load_bytes, plan_ledger
 
+    plan, tokenizer = opened.plan, opened.tokenizer
     ledger, config = plan_ledger(plan), plan.config
     return {
-        "model": ref,
+        "model": opened.name,
         "format": plan.checkpoint.kind,
         "architecture": plan.family.architecture,
         "parameters": ledger.parameters,
@@ -72,7 +72,7 @@ def _facts(ref: str, plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:
         },
         "chat_template": tokenizer.chat_template is not None,
         "attention": _attention(config),
-        "notices": [*plan.notices, *tokenizer.notices],
+        "notices": list(opened.notices),
     }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from penjing.cli.loading import load_model
+from penjing.cli.loading import find_model, load_model
 from penjing.cli.options import (
     DebugOption,
     JsonOption,
@@ -22,7 +22,8 @@ from penjing.cli.target import check_out
 from penjing.cli.texts import read_texts
 from penjing.cli.wording import listing, megabytes, percent, percent_between
 from penjing.errors import InputError
-from penjing.formats.reference import existing_path
+from penjing.formats.locate import Located
+from penjing.formats.reference import read_reference
 
 if TYPE_CHECKING:
     from penjing.model.opening import OpenedModel
@@ -60,7 +61,7 @@ def shrink(
         _check_call(model, to, keep)
         check_out(out, model)
         texts = read_texts(text) if text else None
-        result = _shrink(this, _open(model, to), to, keep, effort, texts, seed)
+        result = _shrink(this, _open(find_model(this, model), to), to, keep, effort, texts, seed)
         this.doing = f"writing {out}"
         result.save(out)
         for notice in result.notices:
@@ -79,10 +80,10 @@ def _check_call(model: str, to: str | None, keep: str | None) -> None:
         raise InputError("say how small (--to 1/4) or how much to keep (--keep 95%), or both")
     if keep is not None:
         parse_share(keep)
-    existing_path(model)
+    read_reference(model)
 
 
-def _open(model: str, to: str | None) -> OpenedModel:
+def _open(model: Located, to: str | None) -> OpenedModel:
     """Open the model; refuse what can't be shrunk, or not so far, or not here, by its headers alone."""
     from penjing.memory import require_memory
     from penjing.model.ledger import base_bytes, load_bytes, plan_ledger
@@ -98,7 +99,7 @@ def _open(model: str, to: str | None) -> OpenedModel:
         nbytes = parse_size(to, base, ledger.parameters)
         if nbytes < smallest:
             raise unreachable(nbytes, smallest, base, ledger.parameters)
-    require_memory(int(_COPIES * load_bytes(opened.plan)), f"shrinking {model}", _REMEDY)
+    require_memory(int(_COPIES * load_bytes(opened.plan)), f"shrinking {model.name}", _REMEDY)
     return opened
 
 

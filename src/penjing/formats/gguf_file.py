@@ -14,7 +14,7 @@ from penjing.formats.quote import quote
 if TYPE_CHECKING:
     import torch
 
-_PART_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
+PART_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 # Stored as they are computed with, so they are mapped; every other type is blocks.
 _PLAIN = ("float32", "float16", "bfloat16")
 
@@ -88,7 +88,7 @@ def open_gguf(path: Path) -> Checkpoint:
 
 
 def _part_paths(path: Path, count: Any) -> list[Path]:
-    match = _PART_NAME.fullmatch(path.name)
+    match = PART_NAME.fullmatch(path.name)
     if type(count) is not int or match is None or int(match[3]) != count:
         raise InputError(
             f"{path} is one of {quote(count)} parts (split.count), so its name should end in "

@@ -1,7 +1,7 @@
 """A Hugging Face folder: `config.json` with one safetensors file, or with shards that an index lists."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,30 +70,20 @@ def open_hf_folder(path: Path) -> Checkpoint:
     """
     names = _file_names(path)
     if CONFIG not in names:
-        raise _refusal(path, names)
+        raise refusal(path, names)
     config = read_json(path / CONFIG)
     if INDEX in names:
         return _open_sharded(path, names, config)
-    weights, notices = _single_file(path, names)
+    weights, notices = single_file(path, names)
     file = MappedFile(path / weights)
     return HFFolder(path, config, [file], read_header(file), notices)
 
 
 def _open_sharded(path: Path, names: set[str], config: Mapping[str, Any]) -> HFFolder:
-    shards = _read_index(path / INDEX)
-    missing = sorted(shards.keys() - names)
-    if missing:
-        raise InputError(
-            f"{path} is incomplete: {INDEX} asks for {', '.join(map(quote, missing))}, not in the folder; "
-            "copy or download what is missing."
-        )
-    stale = _safetensors_names(names) - shards.keys()
-    if WEIGHTS in stale:
-        raise InputError(
-            f"{path} has both {WEIGHTS} and an {INDEX} that doesn't list it, so which of the two is the "
-            "model can't be told; remove the one that is left over."
-        )
-    notices = [f"Files that {INDEX} doesn't list are ignored: {_some(stale)}."] if stale else []
+    shards = read_index(path / INDEX)
+    check_shards(path, names, shards.keys())
+    stale = safetensors_names(names) - shards.keys()
+    notices = [f"Files that {INDEX} doesn't list are ignored: {some(stale)}."] if stale else []
     files: list[MappedFile] = []
     tensors: dict[str, TensorInfo] = {}
     for shard, listed in sorted(shards.items()):
@@ -101,18 +91,33 @@ def _open_sharded(path: Path, names: set[str], config: Mapping[str, Any]) -> HFF
         header = read_header(file)
         lacking = listed - header.keys()
         if lacking:
-            raise InputError(f"{INDEX} in {path} places tensors in {shard} that it lacks: {_some(lacking)}.")
+            raise InputError(f"{INDEX} in {path} places tensors in {shard} that it lacks: {some(lacking)}.")
         unlisted = header.keys() - listed
         if unlisted:
             notices.append(
-                f"Tensors of {shard} that {INDEX} doesn't place there are ignored: {_some(unlisted)}."
+                f"Tensors of {shard} that {INDEX} doesn't place there are ignored: {some(unlisted)}."
             )
         files.append(file)
         tensors |= {name: info for name, info in header.items() if name in listed}
     return HFFolder(path, config, files, tensors, notices)
 
 
-def _read_index(path: Path) -> dict[str, set[str]]:
+def check_shards(path: Path | str, names: set[str], shards: Set[str]) -> None:
+    """InputError unless `names`, all there is, has the `shards` that an index lists and no rival to them."""
+    missing = sorted(shards - names)
+    if missing:
+        raise InputError(
+            f"{path} is incomplete: {INDEX} asks for {', '.join(map(quote, missing))}, not in the folder; "
+            "copy or download what is missing."
+        )
+    if WEIGHTS in names - shards:
+        raise InputError(
+            f"{path} has both {WEIGHTS} and an {INDEX} that doesn't list it, so which of the two is the "
+            "model can't be told; remove the one that is left over."
+        )
+
+
+def read_index(path: Path) -> dict[str, set[str]]:
     """The tensors that the index places in each file; every name is that of a file in the same folder."""
     weight_map = read_json(path).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
@@ -128,25 +133,25 @@ def _read_index(path: Path) -> dict[str, set[str]]:
     return shards
 
 
-def _single_file(path: Path, names: set[str]) -> tuple[str, list[str]]:
+def single_file(path: Path | str, names: set[str]) -> tuple[str, list[str]]:
     """The one file of weights in a folder without an index, and what to tell about the choice."""
-    candidates = _safetensors_names(names)
+    candidates = safetensors_names(names)
     if WEIGHTS in candidates:
         others = candidates - {WEIGHTS}
-        return WEIGHTS, [f"Files beside {WEIGHTS} are ignored: {_some(others)}."] if others else []
+        return WEIGHTS, [f"Files beside {WEIGHTS} are ignored: {some(others)}."] if others else []
     if not candidates:
-        raise _refusal(path, names)
+        raise refusal(path, names)
     shard_of_many = any(_ONE_OF_MANY.search(name) for name in candidates)
     if len(candidates) > 1 or shard_of_many:
         raise InputError(
-            f"{path} has {_some(candidates)} but no {INDEX} to say what belongs to the model; "
+            f"{path} has {some(candidates)} but no {INDEX} to say what belongs to the model; "
             "copy or download the index."
         )
     (only,) = candidates
     return only, [f"The weights are taken from {only}, as there is no {WEIGHTS}."]
 
 
-def _refusal(path: Path, names: set[str]) -> InputError:
+def refusal(path: Path | str, names: set[str]) -> InputError:
     """Why a folder without a config, or without weights that can be opened, is no model."""
     if ADAPTER_CONFIG in names or ADAPTER_WEIGHTS in names:
         return UnsupportedError(
@@ -154,14 +159,14 @@ def _refusal(path: Path, names: set[str]) -> InputError:
         )
     ggufs = {name for name in names if name.endswith(".gguf")}
     if ggufs:
-        return InputError(f"{path} is no Hugging Face folder; give one of its GGUF files: {_some(ggufs)}.")
-    weights = _safetensors_names(names)
+        return InputError(f"{path} is no Hugging Face folder; give one of its GGUF files: {some(ggufs)}.")
+    weights = safetensors_names(names)
     if weights:
-        return InputError(f"{path} has weights ({_some(weights)}) but no {CONFIG}; copy or download it.")
+        return InputError(f"{path} has weights ({some(weights)}) but no {CONFIG}; copy or download it.")
     pickles = {name for name in names if Path(name).suffix in PICKLE_SUFFIXES}
     if pickles:
         return UnsupportedError(
-            f"{path} has only pickled weights ({_some(pickles)}), which aren't opened because a pickle can "
+            f"{path} has only pickled weights ({some(pickles)}), which aren't opened because a pickle can "
             "run code; convert them to safetensors."
         )
     lack = (
@@ -177,11 +182,11 @@ def _file_names(path: Path) -> set[str]:
         raise InputError(f"{path} can't be listed: {error.strerror}.") from error
 
 
-def _safetensors_names(names: set[str]) -> set[str]:
+def safetensors_names(names: set[str]) -> set[str]:
     return {name for name in names if name.endswith(".safetensors")} - {ADAPTER_WEIGHTS}
 
 
-def _some(names: Iterable[str], limit: int = 8) -> str:
+def some(names: Iterable[str], limit: int = 8) -> str:
     """The first names in order, and how many more there are."""
     ordered = sorted(names)
     more = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""

@@ -13,13 +13,13 @@ from penjing.formats.reference import existing_path
 _ZIP_MAGIC = b"PK\x03\x04"
 
 
-def open_checkpoint(ref: str | Path) -> Checkpoint:
+def open_checkpoint(path: str | Path) -> Checkpoint:
     """The checkpoint in a Hugging Face folder or a GGUF file, opened and checked; no tensor is read.
 
     A GGUF file is known by its content, whatever its name. Raises InputError for what is missing or damaged,
-    UnsupportedError for kinds of files (or hub ids) that can't be opened; each says what to do.
+    UnsupportedError for kinds of files that can't be opened; each says what to do.
     """
-    path = existing_path(ref)
+    path = existing_path(path)
     checkpoint = open_hf_folder(path) if path.is_dir() else _open_file(path)
     if not checkpoint.tensors:
         raise InputError(f"{path} holds no tensors, so there is no model in it.")

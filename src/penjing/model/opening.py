@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penjing.errors import InputError
+from penjing.formats.locate import Located, Progress, locate
 from penjing.formats.open import open_checkpoint
 from penjing.model.plan import LoadPlan, plan_load
 from penjing.text.load import load_tokenizer
@@ -12,25 +13,31 @@ from penjing.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A checkpoint that was found right, with its tokenizer; `name` is how the user called it."""
+    """A checkpoint that was found right, with its tokenizer; `name` is how the user called it, and `fetched`
+    says what came from the hub, a sentence each."""
 
     name: str
     plan: LoadPlan
     tokenizer: Tokenizer
+    fetched: tuple[str, ...] = ()
 
     @property
     def notices(self) -> tuple[str, ...]:
         """Oddities found on the way, a sentence each."""
-        return (*self.plan.notices, *self.tokenizer.notices)
+        return (*self.fetched, *self.plan.notices, *self.tokenizer.notices)
 
 
-def open_model(ref: str | Path) -> OpenedModel:
-    """Open a Hugging Face folder, a GGUF file, or a folder that penjing wrote, and check all of it but the
-    values of its weights. Raises `InputError` or `UnsupportedError`."""
-    plan = plan_load(open_checkpoint(ref))
+def open_model(ref: str | Path | Located, progress: Progress | None = None) -> OpenedModel:
+    """Open a Hugging Face folder, a GGUF file, a folder that penjing wrote, or what a hub id names, and check
+    all of it but the values of its weights. `progress` is told of bytes that are fetched from the hub. Raises
+    `InputError` or `UnsupportedError`, and `ResourceError` if the disk has no room for what is fetched."""
+    located = ref if isinstance(ref, Located) else locate(ref, progress)
+    plan = plan_load(open_checkpoint(located.path))
     tokenizer = load_tokenizer(plan.checkpoint)
     notices = _compare_vocabularies(tokenizer, plan)
-    return OpenedModel(str(ref), replace(plan, notices=(*plan.notices, *notices)), tokenizer)
+    return OpenedModel(
+        located.name, replace(plan, notices=(*plan.notices, *notices)), tokenizer, located.notices
+    )
 
 
 def _compare_vocabularies(tokenizer: Tokenizer, plan: LoadPlan) -> tuple[str, ...]:
