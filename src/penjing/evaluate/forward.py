@@ -14,7 +14,7 @@ from penjing.model.cache import StaticCache
 from penjing.model.config import ModelConfig
 
 # One slice of float32 logits; a comparison holds about six arrays of this size at a time.
-SLICE_BYTES = 32 * 2**20
+SLICE_BYTES = 16 * 2**20
 
 
 class LanguageModel(Protocol):
