@@ -5,7 +5,7 @@ import torch
 
 from penjing.errors import PenjingError
 from penjing.packed.affine_spec import AffineSpec
-from penjing.shrink.rounding import Moments, RoundingConfig, round_calibrated, round_nearest
+from penjing.shrink.rounding import round_calibrated, round_nearest
 
 WIDTHS = [2, 3, 4, 5, 6, 8]
 
@@ -21,7 +21,7 @@ def correlated_inputs(columns=128, tokens=2048, seed=1):
 
 
 def moments_of(inputs):
-    return Moments(inputs.T @ inputs / len(inputs))
+    return inputs.T @ inputs / len(inputs)
 
 
 def output_error(packed, weight, inputs):
@@ -47,20 +47,6 @@ def test_calibrated_rounding_loses_at_most_half_of_what_nearest_rounding_loses(w
     nearest = output_error(round_nearest(weight, spec), weight, inputs)
     calibrated = output_error(round_calibrated(weight, moments_of(inputs), spec), weight, inputs)
     assert calibrated < 0.5 * nearest
-
-
-def test_following_the_original_through_changed_inputs_is_closer_to_its_output():
-    weight, spec = weights(), AffineSpec(4, 64)
-    original = correlated_inputs()
-    noise = torch.randn(original.shape, generator=torch.Generator().manual_seed(3))
-    changed = original * 0.9 + 0.05 * noise
-    moments = Moments(changed.T @ changed / len(changed), (original - changed).T @ changed / len(changed))
-
-    def error(share):
-        packed = round_calibrated(weight, moments, spec, RoundingConfig(drift=share))
-        return float((packed.dequantize() @ changed.T - weight @ original.T).square().mean())
-
-    assert error(1.0) < 0.5 * error(0.0)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -98,7 +84,7 @@ def test_a_column_that_was_never_used_keeps_plain_rounding():
 
 def test_inputs_that_were_all_zero_still_give_the_nearest_weights():
     weight, spec = weights(), AffineSpec(6, 64)
-    packed = round_calibrated(weight, Moments(torch.zeros(128, 128)), spec)
+    packed = round_calibrated(weight, torch.zeros(128, 128), spec)
     assert (packed.dequantize() - weight).abs().max() < 0.02
 
 
@@ -106,7 +92,7 @@ def test_inputs_that_are_not_finite_are_refused():
     moments = torch.eye(128)
     moments[0, 0] = torch.inf
     with pytest.raises(PenjingError, match="not finite"):
-        round_calibrated(weights(), Moments(moments), AffineSpec(4, 64))
+        round_calibrated(weights(), moments, AffineSpec(4, 64))
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -36,8 +36,11 @@ def make_builder(
     """A builder whose statistics come from the documents in `tune`. `seed` orders them."""
     generator = torch.Generator().manual_seed(seed)
     documents = [document for text in tune.values() for document in text]
-    ids_NL, notices = calibration_ids(original, documents, effort, generator)
-    return Builder(original, ids_NL, effort, seed, progress or (lambda *_: None), notices)
+    tell = progress or (lambda *_: None)
+    ids_NL, notices = calibration_ids(
+        original, documents, effort, generator, lambda done, total: tell("write own text", done, total)
+    )
+    return Builder(original, ids_NL, effort, seed, tell, notices)
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,11 @@ class Builder:
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
-        few_NL = self.ids_NL[: self.effort.sensitivity_passages]
-        few_NL = few_NL[:, : few_NL.shape[1] // 2 * 2].reshape(2 * len(few_NL), -1)  # halves: half the memory
+        passages, length = self.ids_NL.shape
+        halves_NL = self.ids_NL if length % 2 else self.ids_NL.view(2 * passages, -1)  # half the memory
         generator = torch.Generator().manual_seed(self.seed)
         return measure_sensitivity(
-            self.original.module, few_NL, generator, self._stage("measure sensitivity")
+            self.original.module, halves_NL, generator, self._stage("measure sensitivity")
         )
 
     @cached_property

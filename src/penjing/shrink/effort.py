@@ -7,12 +7,14 @@ from penjing.errors import InputError
 
 @dataclass(frozen=True)
 class Effort:
-    """Amounts, in passages of `passage_tokens` tokens for calibration and in tokens for measuring. `trials`
-    is the most sizes that a search for `--keep` builds; `choice_items` is the size of the choice test."""
+    """Amounts: passages of `passage_tokens` tokens to take statistics from, out of documents and of the
+    model's own writing; own passages to heal with; tokens for measuring. `trials` is the most sizes that a
+    search for `--keep` builds; `choice_items` is the size of the choice test."""
 
     name: str
-    calibration_passages: int
-    sensitivity_passages: int
+    document_passages: int
+    own_passages: int
+    healing_passages: int
     search_tokens: int
     report_tokens: int
     choice_items: int
@@ -23,9 +25,9 @@ class Effort:
 EFFORTS = {
     effort.name: effort
     for effort in (
-        Effort("fast", 12, 4, 8_192, 8_192, 200, 3),
-        Effort("default", 32, 8, 16_384, 32_768, 600, 5),
-        Effort("best", 128, 32, 32_768, 65_536, 2_000, 8),
+        Effort("fast", 8, 8, 0, 8_192, 8_192, 200, 3),
+        Effort("default", 24, 24, 120, 16_384, 32_768, 600, 5),
+        Effort("best", 64, 64, 512, 32_768, 65_536, 2_000, 8),
     )
 }
 

@@ -4,7 +4,7 @@ moments of those inputs.
 Shapes: N passages, L tokens, t tokens that reach a matrix, D hidden size, C columns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,7 +14,6 @@ from torch import nn
 from penjing.model.decoder import Block
 from penjing.model.linear import weight_of
 from penjing.model.self_attention import Step
-from penjing.shrink.rounding import Moments
 
 _EXPERTS = "mlp.experts."
 _EXPERTS_AT_ONCE = 16  # each holds a matrix of moments
@@ -47,47 +46,44 @@ def stages(block: Block, names: Sequence[str], x_LD: torch.Tensor, step: Step) -
 
 
 def gather_moments(
-    stage: Stage, streams: Sequence[tuple[Block, torch.Tensor]], step: Step
-) -> dict[str, Moments]:
-    """Moments by the first name of each group of `stage`.
+    stage: Stage,
+    block: Block,
+    x_NLD: torch.Tensor,
+    step: Step,
+    token_weights: Mapping[str, torch.Tensor],
+) -> dict[str, torch.Tensor]:
+    """Second moments E[x xᵀ] (C, C) of the inputs of each group of `stage`, by its first name, where `block`
+    is fed `x_NLD` (N, L, D).
 
-    `streams` are blocks with what they are fed (N, L, D): the shrunk one last, and, where drift is to be
-    measured, the original before it. A group that no token reached is left out.
+    `token_weights` (N·L) say by name how much each token counts; a matrix without them counts all alike. A
+    group that no token reached is left out.
     """
-    columns = {group[0]: weight_of(streams[0][0], group[0]).shape[1] for group in stage.groups}
-    sums = {name: _Sums(width, with_drift=len(streams) == 2) for name, width in columns.items()}
-    runs = [_inputs(block, list(columns), x_NLD, step) for block, x_NLD in streams]
-    for seen in zip(*runs, strict=True):
-        for name, total in sums.items():
-            if name in seen[-1]:
-                total.add(*(inputs[name] for inputs in seen))
-    return {name: total.moments() for name, total in sums.items() if total.tokens}
+    columns = {group[0]: weight_of(block, group[0]).shape[1] for group in stage.groups}
+    weights = {group[0]: _shared_weights(group, token_weights) for group in stage.groups}
+    sums_CC = {name: torch.zeros(width, width) for name, width in columns.items()}
+    tokens = dict.fromkeys(columns, 0)
+    for seen in _inputs(block, list(columns), x_NLD, step):
+        for name, x_tC in seen.items():
+            weights_T = weights[name]
+            weighted_tC = x_tC
+            if weights_T is not None:
+                weighted_tC = x_tC * weights_T[tokens[name] : tokens[name] + len(x_tC)].unsqueeze(1)
+            sums_CC[name].addmm_(weighted_tC.T, x_tC)
+            tokens[name] += len(x_tC)
+    return {name: total_CC / tokens[name] for name, total_CC in sums_CC.items() if tokens[name]}
+
+
+def _shared_weights(group: tuple[str, ...], token_weights: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
+    """The mean of the weights of matrices that read one input, each first brought to a mean of 1."""
+    known = [token_weights[name] for name in group if name in token_weights]
+    if not known:
+        return None
+    return torch.stack([weights_T / weights_T.mean() for weights_T in known]).mean(dim=0)
 
 
 def block_output(block: Block, x_LD: torch.Tensor, step: Step) -> torch.Tensor:
     """What a block makes of one passage, (L, D)."""
     return block(x_LD.unsqueeze(0), step, None)[0]
-
-
-class _Sums:
-    """Running sums of one input's moments."""
-
-    def __init__(self, columns: int, with_drift: bool) -> None:
-        self.inputs_CC = torch.zeros(columns, columns)
-        self.drift_CC = torch.zeros(columns, columns) if with_drift else None
-        self.tokens = 0
-
-    def add(self, first_tC: torch.Tensor, shrunk_tC: torch.Tensor | None = None) -> None:
-        """The original's inputs and the shrunk model's, or the latter alone."""
-        quantised_tC = first_tC if shrunk_tC is None else shrunk_tC
-        self.inputs_CC.addmm_(quantised_tC.T, quantised_tC)
-        if self.drift_CC is not None:
-            self.drift_CC.addmm_((first_tC - quantised_tC).T, quantised_tC)
-        self.tokens += len(quantised_tC)
-
-    def moments(self) -> Moments:
-        drift_CC = None if self.drift_CC is None else self.drift_CC / self.tokens
-        return Moments(self.inputs_CC / self.tokens, drift_CC)
 
 
 def _groups_by_input(

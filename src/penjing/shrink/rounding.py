@@ -1,8 +1,7 @@
 """Rounding a matrix so that later columns make up for what earlier ones lost.
 
-GPTQ (arXiv 2210.17323) with static groups and columns in the order of importance. The target may be shifted
-first so that the *original* output is matched through inputs that are already quantised (GPTAQ, arXiv
-2504.02692; Qronos, arXiv 2505.11695). Shapes: R rows (outputs), C columns (inputs).
+GPTQ (arXiv 2210.17323) with static groups and columns in the order of importance, then the refinement of
+`refine`. Shapes: R rows (outputs), C columns (inputs).
 """
 
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from penjing.errors import PenjingError
 from penjing.packed import bits as bit_packing
 from penjing.packed.affine import AffineTensor
 from penjing.packed.affine_spec import AffineSpec
+from penjing.shrink.refine import refine
 from penjing.shrink.scales import GroupScales, fit_scales, inverse, nearest_codes
 
 _BLOCK = 64  # columns whose corrections are applied at once
@@ -20,22 +20,18 @@ _SLAB_ROWS = 8192  # rows rounded together: rows don't influence one another
 
 
 @dataclass(frozen=True)
-class Moments:
-    """Second moments of a linear's inputs, float32 (C, C), as means over tokens: `inputs` is E[x̂ x̂ᵀ] of
-    what the quantised model feeds it, `drift` is E[(x - x̂) x̂ᵀ] with x from the original model (None: not
-    measured)."""
-
-    inputs: torch.Tensor
-    drift: torch.Tensor | None = None
-
-
-@dataclass(frozen=True)
 class RoundingConfig:
-    """`damping`: share of the mean diagonal added to it. `drift`: how far to follow the original's outputs, 0
-    to 1."""
+    """What is held against too few tokens, which make chance correlations: `damping` is the share of the mean
+    diagonal that is added to it, `correlation` the share of the rest that is believed. `rounds` is how often
+    codes and scales are bettered after GPTQ.
 
-    damping: float = 0.01
-    drift: float = 0.5
+    Measured on a 135M model in 4 bits with 8k tokens: a damping of 0.03 instead of 0.01 gives 4% less
+    divergence on other text, a correlation of 0.9 instead of 1 gives 3% less.
+    """
+
+    damping: float = 0.03
+    correlation: float = 0.9
+    rounds: int = 1
 
 
 def round_nearest(
@@ -48,33 +44,36 @@ def round_nearest(
 
 
 def round_calibrated(
-    weight_RC: torch.Tensor, moments: Moments, spec: AffineSpec, config: RoundingConfig | None = None
+    weight_RC: torch.Tensor,
+    moments_CC: torch.Tensor,
+    spec: AffineSpec,
+    config: RoundingConfig | None = None,
 ) -> AffineTensor:
-    """Round `weight_RC` (float32) to `spec` for the least error of its outputs on inputs like the measured
-    ones.
+    """Round `weight_RC` (float32) to `spec` for the least error of its outputs on inputs x with second
+    moments E[x xᵀ] like `moments_CC` (float32).
 
     A column whose input was always zero keeps plain rounding. Raises `PenjingError` if the moments aren't
     finite.
     """
     config = config or RoundingConfig()
-    if not torch.isfinite(moments.inputs).all():
+    if not torch.isfinite(moments_CC).all():
         raise PenjingError(
             "the calibration inputs are not finite; the model overflows on the calibration text"
         )
-    damped_CC, live_C = _damp(moments.inputs.double(), config.damping)
-    factor_CC = torch.linalg.cholesky(damped_CC)
-    target_RC = _follow_original(weight_RC, moments, factor_CC, live_C, config.drift)
-    importance_C = torch.diagonal(moments.inputs).clamp(min=0)
+    damped_CC, live_C = _damp(moments_CC.double(), config)
+    importance_C = torch.diagonal(moments_CC).clamp(min=0)
     importance_C = torch.where(live_C, importance_C, importance_C.mean())
     order_C = torch.argsort(torch.diagonal(damped_CC), descending=True, stable=True)
-    feedback_CC = _feedback(damped_CC[order_C][:, order_C]).float()
-    scales = fit_scales(target_RC, importance_C, spec)
-    codes_RC = torch.empty(weight_RC.shape, dtype=torch.uint8)
-    for start in range(0, weight_RC.shape[0], _SLAB_ROWS):
-        rows = slice(start, start + _SLAB_ROWS)
-        part = GroupScales(spec, scales.scale[rows], scales.zero_point[rows], scales.row_scale[rows])
-        codes_RC[rows] = _round_rows(target_RC[rows], part, feedback_CC, order_C)
-    return assemble(scales, codes_RC, weight_RC.shape[1])
+    feedback_CC, damped_CC = _feedback(damped_CC[order_C][:, order_C]).float(), damped_CC.float()
+    slabs = []
+    for slab_RC in weight_RC.split(_SLAB_ROWS):
+        scales = fit_scales(slab_RC, importance_C, spec)
+        codes_RC = _round_rows(slab_RC, scales, feedback_CC, order_C)
+        codes_RC, scales = refine(slab_RC, codes_RC, scales, damped_CC, config.rounds)
+        slabs.append(assemble(scales, codes_RC, weight_RC.shape[1]).parts)
+    parts = {name: torch.cat([slab[name] for slab in slabs]) for name in slabs[0]}
+    rows, columns = weight_RC.shape
+    return AffineTensor(spec, (rows, columns), parts)
 
 
 def assemble(scales: GroupScales, codes_RC: torch.Tensor, columns: int) -> AffineTensor:
@@ -88,13 +87,14 @@ def assemble(scales: GroupScales, codes_RC: torch.Tensor, columns: int) -> Affin
     return AffineTensor(scales.spec, (codes_RC.shape[0], columns), parts)
 
 
-def _damp(moments_CC: torch.Tensor, damping: float) -> tuple[torch.Tensor, torch.Tensor]:
+def _damp(moments_CC: torch.Tensor, config: RoundingConfig) -> tuple[torch.Tensor, torch.Tensor]:
     """Moments fit for factorising, and which inputs were ever non-zero."""
-    diagonal = torch.diagonal(moments_CC)
-    live_C = diagonal > 0
-    mean = diagonal[live_C].mean() if bool(live_C.any()) else torch.ones((), dtype=moments_CC.dtype)
-    added = torch.where(live_C, damping * mean, mean)
-    return moments_CC + torch.diag(added), live_C
+    diagonal_C = torch.diagonal(moments_CC).clone()
+    live_C = diagonal_C > 0
+    mean = diagonal_C[live_C].mean() if bool(live_C.any()) else torch.ones((), dtype=moments_CC.dtype)
+    damped_CC = moments_CC * config.correlation
+    damped_CC.diagonal().copy_(diagonal_C + torch.where(live_C, config.damping * mean, mean))
+    return damped_CC, live_C
 
 
 def _feedback(moments_CC: torch.Tensor) -> torch.Tensor:
@@ -107,16 +107,6 @@ def _feedback(moments_CC: torch.Tensor) -> torch.Tensor:
     inverse_of_u = torch.linalg.cholesky(moments_CC.flip(0, 1)).flip(0, 1)
     identity = torch.eye(len(moments_CC), dtype=moments_CC.dtype)
     return torch.linalg.solve_triangular(inverse_of_u, identity, upper=True)
-
-
-def _follow_original(
-    weight_RC: torch.Tensor, moments: Moments, factor_CC: torch.Tensor, live_C: torch.Tensor, share: float
-) -> torch.Tensor:
-    """The weights that give the original outputs on the quantised inputs, in the least-squares sense."""
-    if moments.drift is None or share == 0:
-        return weight_RC
-    shift_CC = torch.cholesky_solve(moments.drift.double().T, factor_CC).T.float()
-    return weight_RC + share * (weight_RC @ shift_CC) * live_C
 
 
 def _round_rows(

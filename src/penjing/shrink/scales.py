@@ -46,6 +46,15 @@ def fit_scales(weight_RC: torch.Tensor, importance_C: torch.Tensor, spec: Affine
     return GroupScales(spec, scale, zero_point, row_scale)
 
 
+def store_scales(step_RG: torch.Tensor, zero_RG: torch.Tensor, spec: AffineSpec) -> GroupScales:
+    """The storable scales nearest to these float32 steps (not negative) and zero points (0 to the largest
+    code)."""
+    row_scale_R = _row_scale(step_RG.amax(dim=1))
+    scale_RG = torch.round(step_RG * inverse(row_scale_R.float()).unsqueeze(1)).clamp(0, STEPS)
+    zero_RG = torch.round(zero_RG * (STEPS / spec.max_code)).clamp(0, STEPS)
+    return GroupScales(spec, scale_RG.to(torch.uint8), zero_RG.to(torch.uint8), row_scale_R)
+
+
 def nearest_codes(weight_RC: torch.Tensor, scales: GroupScales) -> torch.Tensor:
     """Round to nearest: uint8 codes (R, C)."""
     step_RC, zero_RC = scales.expand(weight_RC.shape[1])

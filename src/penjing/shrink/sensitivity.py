@@ -6,7 +6,9 @@ inputs x and output gradients g, the divergence per token is then about
 
     ½ · Σ_rc output[r] · input[c] · E[r, c]²      input[c] = E[x_c²], output[r] = E[g_r²]
 
-which needs two vectors a matrix. Shapes: N passages of L tokens, T = N·L tokens, D hidden size, V vocabulary.
+which needs two vectors a matrix. Beside them, the mean squared gradient of each token is kept: an error on a
+token by which nothing depends is no loss (GuidedQuant, arXiv 2505.07004).
+Shapes: N passages of L tokens, T = N·L tokens, D hidden size, V vocabulary.
 """
 
 from collections.abc import Callable
@@ -34,10 +36,13 @@ class Curvature:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Per matrix its uses (a tied embedding has two), and E[h hᵀ] (D, D) of the final hidden states."""
+    """Per matrix its uses (a tied embedding has two), E[h hᵀ] (D, D) of the final hidden states, and
+    `tokens`: for each linear that every token reaches the mean squared gradient of its outputs, float32
+    (T)."""
 
     uses: dict[str, tuple[Curvature, ...]]
     final_hidden: torch.Tensor
+    tokens: dict[str, torch.Tensor]
 
 
 def measure_sensitivity(
@@ -66,6 +71,7 @@ class _Sums:
         self.linears = [m for m in matrices.values() if m.role == "linear"]
         self.squared_inputs = {m.name: torch.zeros(m.columns) for m in self.linears}
         self.squared_gradients = {m.name: torch.zeros(m.rows) for m in self.linears}
+        self.token_gradients: dict[str, list[torch.Tensor]] = {m.name: [] for m in self.linears}
         vocabulary, hidden = module.config.vocab_size, module.config.hidden_size
         self.embedding_gradients = torch.zeros(hidden)
         self.token_probability = torch.zeros(vocabulary)
@@ -82,7 +88,12 @@ class _Sums:
     def _hook(self, matrix: Matrix):
         def after_forward(_: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
             self.squared_inputs[matrix.name] += inputs[0].detach().flatten(0, -2).square().sum(dim=0)
-            output.register_hook(self._gradient_sum(self.squared_gradients[matrix.name]))
+            output.register_hook(after_backward)
+
+        def after_backward(gradient: torch.Tensor) -> None:
+            squared_tR = gradient.flatten(0, -2).square()
+            self.squared_gradients[matrix.name].add_(squared_tR.sum(dim=0))
+            self.token_gradients[matrix.name].append(squared_tR.mean(dim=1))
 
         return after_forward
 
@@ -145,7 +156,9 @@ class _Sums:
         for name, curvatures in uses.items():
             if not all(torch.isfinite(c.output).all() and torch.isfinite(c.input).all() for c in curvatures):
                 raise PenjingError(f"{name} sees values that are not finite on the calibration text")
-        return Sensitivity(_with_unseen(uses), final_hidden)
+        gradients = {name: torch.cat(parts) for name, parts in self.token_gradients.items() if parts}
+        tokens = {name: squared_T for name, squared_T in gradients.items() if len(squared_T) == count}
+        return Sensitivity(_with_unseen(uses), final_hidden, tokens)
 
 
 def _with_unseen(uses: dict[str, tuple[Curvature, ...]]) -> dict[str, tuple[Curvature, ...]]:
