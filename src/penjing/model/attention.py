@@ -149,8 +149,8 @@ def _attend_step_by_step(
 
 
 def _alibi(heads: int, positions_BS: torch.Tensor, spec: AttentionSpec) -> torch.Tensor:
-    """What is added to scores, float32 (B or 1, H, 1, S): a row's constant doesn't matter to a softmax, so that
-    a key's own position stands for its distance."""
+    """What is added to scores, float32 (B or 1, H, 1, S). A key's own position stands for its distance: both
+    differ by what is equal for all keys, which a softmax takes no notice of."""
     slopes_H11 = alibi_slopes(heads).to(positions_BS.device).view(-1, 1, 1)
     positions_B11S = positions_BS[:, None, None, :]
     if spec.alibi_scaled:  # Falcon-RW was trained with these roundings

@@ -134,8 +134,8 @@ class ModelConfig:
     normalises what a sublayer reads and `post_norm` what it gives; `parallel` feeds both sublayers the same
     input, through "two norms" or "one norm". `qk_norm` normalises queries and keys by "head", with a gain
     that all heads share, by "each head" with a gain of its own and no bias, or over their whole "width".
-    `swiglu_limit` clamps a gated net as gpt-oss does. Scales are factors, None means 1, except `attention_scale`, where None
-    means head_dim**-0.5.
+    `swiglu_limit` clamps a gated net as gpt-oss does. Scales are factors, None means 1, except
+    `attention_scale`, where None means head_dim**-0.5.
     """
 
     vocab_size: int

@@ -123,7 +123,7 @@ class Transposed:
 
 @dataclass(frozen=True)
 class Stacked:
-    """All experts in one tensor (experts, …), each under another layout."""
+    """All experts, or the norms of all heads, in one tensor (experts, …), each under another layout."""
 
     experts: int
     inner: Layout = AS_IS

@@ -48,9 +48,7 @@ class HeadNorm(nn.ModuleList):
         return self.normalize(x_BLHh, x_BLHh.shape[-1:], eps=self.eps) * gains_Hh
 
 
-def make_norm(
-    config: ModelConfig, size: int | None = None, bias: bool | None = None
-) -> RMSNorm | LayerNorm:
+def make_norm(config: ModelConfig, size: int | None = None, bias: bool | None = None) -> RMSNorm | LayerNorm:
     """The config's kind of norm over `size` values (the hidden size unless given); `bias` False: without one,
     whatever the others have."""
     size = config.hidden_size if size is None else size

@@ -6,7 +6,7 @@ from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape
-from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.family import Family, GGUFForm, shown_by
 from penjing.model.families.gguf_common import LAYER_EPSILON, gguf_shape, shortest
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import Stacked
@@ -74,7 +74,7 @@ GGUF = GGUFForm(
     gguf_config,
     gguf_rules,
     gguf_metadata,
-    flags=(("use_qk_norm", "blk.0.attn_q_norm.weight"),),
+    shown=shown_by(("use_qk_norm", "blk.0.attn_q_norm.weight")),
 )
 FAMILY = Family(
     ("cohere",), "CohereForCausalLM", read, rules, gguf=GGUF, defaults={**SHARED_DEFAULTS, "rope_theta": 5e5}
