@@ -112,7 +112,7 @@ def identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     foreign = ForeignConfig(own, source)
     hf_config = {"architectures": [family.architecture], "model_type": family.model_types[0]}
     hf_config |= family.gguf.config(foreign)
-    hf_config |= family.gguf.shown(checkpoint.tensors.keys())
+    hf_config |= family.gguf.shown(foreign, checkpoint.tensors.keys())
     rope = rope_from_tensors(checkpoint, hf_config, foreign)
     hf_config |= {} if rope is None else {"rope_parameters": rope}
     ignored = foreign.finish()

@@ -5,6 +5,7 @@ other."""
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
+from penjing.errors import InputError, UnsupportedError
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_activation, read_layers
 from penjing.model.families.family import Family, GGUFForm
@@ -114,8 +115,15 @@ def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
     }
 
 
-def gguf_shown(tensors: Collection[str]) -> dict[str, Any]:
-    return {"num_ln_in_parallel_attn": 2 if "blk.0.attn_norm_2.weight" in tensors else 1}
+def gguf_shown(metadata: ForeignConfig, tensors: Collection[str]) -> dict[str, Any]:
+    if "blk.0.attn_norm_2.weight" in tensors:
+        return {"num_ln_in_parallel_attn": 2}
+    if metadata.get("attention.head_count_kv") != 1 and metadata.get("rope.freq_base") is None:
+        raise InputError(
+            f"{metadata.source} has no rope.freq_base; this looks like Falcon 11B, whose base isn't the usual"
+            " one and which llama.cpp's conversion leaves out: open the Hugging Face folder instead"
+        )
+    return {"num_ln_in_parallel_attn": 1}
 
 
 def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
@@ -134,6 +142,8 @@ def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
 
 
 def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
+    if config.qkv_bias:
+        raise UnsupportedError("llama.cpp has no place for biases in a Falcon; use --as hf")
     return {"tensor_data_layout": "jploski"}
 
 

@@ -20,14 +20,14 @@ def never(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
     return False
 
 
-def nothing_shown(tensors: Collection[str]) -> dict[str, Any]:
+def nothing_shown(metadata: ForeignConfig, tensors: Collection[str]) -> dict[str, Any]:
     """The metadata say everything."""
     return {}
 
 
-def shown_by(*pairs: tuple[str, str]) -> Callable[[Collection[str]], dict[str, Any]]:
+def shown_by(*pairs: tuple[str, str]) -> Callable[[ForeignConfig, Collection[str]], dict[str, Any]]:
     """Config keys that are true where the file has a tensor beside them."""
-    return lambda tensors: {
+    return lambda _, tensors: {
         key: any(key == each and tensor in tensors for each, tensor in pairs) for key, _ in pairs
     }
 
@@ -61,7 +61,7 @@ class GGUFForm:
     rules: Callable[[ModelConfig], Sequence[Rule]] = no_rules
     metadata: Callable[[ModelConfig], dict[str, Any]] = no_metadata
     applies: Callable[[Mapping[str, Any], Collection[str]], bool] = always
-    shown: Callable[[Collection[str]], dict[str, Any]] = nothing_shown
+    shown: Callable[[ForeignConfig, Collection[str]], dict[str, Any]] = nothing_shown
     parts: Callable[[ModelConfig], Sequence[KeysAndValues]] = no_parts
 
 

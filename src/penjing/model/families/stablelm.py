@@ -45,7 +45,7 @@ def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
     return shape | {"rms_norm_eps": None, "layer_norm_eps": shape["rms_norm_eps"]}
 
 
-def gguf_shown(tensors: Collection[str]) -> dict[str, Any]:
+def gguf_shown(metadata: ForeignConfig, tensors: Collection[str]) -> dict[str, Any]:
     return {
         "use_parallel_residual": "blk.0.ffn_norm.weight" not in tensors,
         "use_qkv_bias": "blk.0.attn_q.bias" in tensors,

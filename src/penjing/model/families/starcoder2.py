@@ -7,7 +7,7 @@ from typing import Any
 from penjing.errors import UnsupportedError
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape
-from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.family import Family, GGUFForm, shown_by
 from penjing.model.families.gguf_common import LAYER_EPSILON, gguf_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule, rename
@@ -56,9 +56,16 @@ def gguf_config(metadata: ForeignConfig) -> dict[str, Any]:
 def gguf_metadata(config: ModelConfig) -> dict[str, Any]:
     if not config.qkv_bias:
         raise UnsupportedError("llama.cpp wants biases in a StarCoder2; use --as hf")
+    if any(config.windows):
+        raise UnsupportedError("llama.cpp leaves out the window of a StarCoder2; use --as hf")
     return {}
 
 
-GGUF = GGUFForm(("starcoder2",), gguf_config, metadata=gguf_metadata)
+GGUF = GGUFForm(
+    ("starcoder2",),
+    gguf_config,
+    metadata=gguf_metadata,
+    shown=shown_by(("use_bias", "blk.0.attn_q.bias")),
+)
 DEFAULTS = {"hidden_act": "gelu_pytorch_tanh", "num_key_value_heads": 2}
 FAMILY = Family(("starcoder2",), "Starcoder2ForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)
