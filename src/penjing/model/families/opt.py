@@ -33,7 +33,8 @@ def read(config: ForeignConfig) -> ModelConfig:
     config.expect("do_layer_norm_before", True)
     config.expect("_remove_final_layer_norm", False)
     config.expect("layer_norm_elementwise_affine", True)
-    config.ignore("layerdrop")  # in training alone
+    # Of training, and what stands before a prompt.
+    config.ignore("activation_dropout", "dropout", "init_std", "layerdrop", "prefix")
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     config.expect("word_embed_proj_dim", hidden)
     layers, bias = read_layers(config), config.flag("enable_bias", True)
