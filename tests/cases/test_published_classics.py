@@ -1,4 +1,4 @@
-"""The keys of configs as they were published, of the families with layer norms, and what of them is refused."""
+"""The keys of configs as they were published, of families with layer norms, and what is refused of them."""
 
 from typing import Any
 
