@@ -358,7 +358,7 @@ TWINS: dict[str, PretrainedConfig] = {
         num_ln_in_parallel_attn=1,
     ),
     "falcon rw": FalconConfig(**FALCON_RW),
-    "falcon rw odd heads": FalconConfig(**FALCON_RW | {"hidden_size": 96, "num_attention_heads": 6}),
+    "falcon rw rounded slopes": FalconConfig(**FALCON_RW | {"hidden_size": 96, "num_attention_heads": 12}),
     "falcon alibi, few keys": FalconConfig(**FALCON_40B, alibi=True, num_kv_heads=2),
     "gptj": GPTJConfig(**GPTJ),
     "gptj narrow": GPTJConfig(**GPTJ | {"rotary_dim": 16}, n_inner=96, activation_function="relu"),
