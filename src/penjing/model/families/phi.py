@@ -22,8 +22,9 @@ _PARTS = {
 
 def read(config: ForeignConfig) -> ModelConfig:
     shape = read_shape(config, partial=True)
+    shape["norm_eps"] = config.number("layer_norm_eps", 1e-5)
     return ModelConfig(
-        **shape | {"norm_eps": config.number("layer_norm_eps", 1e-5)},
+        **shape,
         windows=(None,) * shape["num_hidden_layers"],
         norm="layer",
         norm_bias=True,

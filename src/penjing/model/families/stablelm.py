@@ -18,8 +18,9 @@ def read(config: ForeignConfig) -> ModelConfig:
     config.expect("rotary_scaling_factor", 1.0)
     shape = read_shape(config, partial=True)
     config.expect("head_dim", shape["hidden_size"] // shape["num_attention_heads"])
+    shape["norm_eps"] = config.number("layer_norm_eps", 1e-5)
     return ModelConfig(
-        **shape | {"norm_eps": config.number("layer_norm_eps", 1e-5)},
+        **shape,
         windows=(None,) * shape["num_hidden_layers"],
         norm="layer",
         norm_bias=True,

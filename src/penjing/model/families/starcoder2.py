@@ -26,8 +26,9 @@ def read(config: ForeignConfig) -> ModelConfig:
     config.expect("layer_norm_epsilon", epsilon)
     window = config.integer("sliding_window") if config.get("sliding_window") is not None else None
     shape = read_shape(config)
+    shape["norm_eps"] = epsilon
     return ModelConfig(
-        **shape | {"norm_eps": epsilon},
+        **shape,
         windows=(window,) * shape["num_hidden_layers"],
         norm="layer",
         norm_bias=True,
