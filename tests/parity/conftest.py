@@ -16,9 +16,9 @@ def twin(request, tmp_path_factory):
     with torch.random.fork_rng():
         torch.manual_seed(5)
         reference = AutoModelForCausalLM.from_config(config_of(request.param)).eval()
-        drawn = [(n, t) for n, t in reference.named_parameters() if "norm" in n or "bias" in n]
+        drawn = [(n, t) for n, t in reference.named_parameters() if "norm" in n or "ln_" in n or "bias" in n]
         drawn += [(n, t) for n, t in reference.named_buffers() if n.endswith("correction_bias")]
         for name, tensor in drawn:
-            torch.nn.init.normal_(tensor, mean=float("norm" in name), std=0.2)
+            torch.nn.init.normal_(tensor, mean=float("norm" in name or "ln_" in name), std=0.2)
     reference.save_pretrained(folder)
     return reference, load_decoder(plan_load(open_checkpoint(folder)))

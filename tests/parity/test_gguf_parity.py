@@ -22,6 +22,11 @@ UNSAYABLE = {
     *("deepseek v2 tied, biases, one layer dense", "deepseek v3 halves, unnormalised"),
     *("glm4 moe lite listed layers", "dots1 groups, biases, upper windows", "ernie untied, biases"),
     "ernie moe every second layer, none shared, untied",
+    *("falcon untied, narrow", "falcon every head its own keys, biases", "falcon rw"),
+    "falcon rw rounded slopes",
+    *("falcon alibi, few keys", "gptj", "gptj narrow", "opt", "opt untied, no biases"),
+    *("stablelm tied, all turned", "phi normed heads, few keys"),
+    *("starcoder2 window, untied", "starcoder2 no biases"),
 }
 
 

@@ -11,6 +11,7 @@ from transformers import (
     Dots1Config,
     Ernie4_5_MoeConfig,
     Ernie4_5Config,
+    FalconConfig,
     Gemma2Config,
     Gemma3TextConfig,
     GemmaConfig,
@@ -19,6 +20,7 @@ from transformers import (
     Glm4MoeLiteConfig,
     GlmConfig,
     GPT2Config,
+    GPTJConfig,
     GPTNeoConfig,
     GPTNeoXConfig,
     GptOssConfig,
@@ -30,13 +32,17 @@ from transformers import (
     MixtralConfig,
     Olmo2Config,
     Olmo3Config,
+    OPTConfig,
     Phi3Config,
+    PhiConfig,
     PretrainedConfig,
     Qwen2Config,
     Qwen2MoeConfig,
     Qwen3Config,
     Qwen3MoeConfig,
     SmolLM3Config,
+    StableLmConfig,
+    Starcoder2Config,
     YoutuConfig,
 )
 
@@ -82,6 +88,12 @@ GPT2 = {
 }
 NEO = {"vocab_size": 96, "hidden_size": 64, "num_layers": 4, "num_heads": 4, "max_position_embeddings": 128}
 NEO |= {"attention_types": [[["global", "local"], 2]], "window_size": 8, "initializer_range": 0.1}
+FALCON = {k: v for k, v in TINY.items() if k not in ("intermediate_size", "num_key_value_heads")}
+FALCON_40B = FALCON | {"new_decoder_architecture": True}
+FALCON_RW = FALCON | {"alibi": True, "bias": True, "multi_query": False, "parallel_attn": False}
+GPTJ = GPT2 | {"rotary_dim": 8}
+OPT = {k: v for k, v in PLAIN.items() if k not in ("intermediate_size", "initializer_range")}
+OPT |= {"ffn_dim": 96, "init_std": 0.1}
 BLOOM = {"vocab_size": 96, "hidden_size": 64, "n_layer": 3, "initializer_range": 0.1}
 
 
@@ -333,6 +345,38 @@ TWINS: dict[str, PretrainedConfig] = {
     ),
     "bloom": BloomConfig(**BLOOM, n_head=4),
     "bloom odd heads": BloomConfig(**BLOOM | {"hidden_size": 96}, n_head=6),
+    "falcon": FalconConfig(**FALCON),
+    "falcon untied, narrow": FalconConfig(**FALCON, **UNTIED, ffn_hidden_size=96, activation="gelu_new"),
+    "falcon every head its own keys, biases": FalconConfig(**FALCON, multi_query=False, bias=True),
+    "falcon 40b": FalconConfig(**FALCON_40B, num_kv_heads=2),
+    "falcon 40b, one key": FalconConfig(**FALCON_40B, **UNTIED, num_kv_heads=1),
+    "falcon 11b": FalconConfig(
+        **FALCON_40B,
+        **UNTIED,
+        **rope(rope_type="default", rope_theta=5e5),
+        num_kv_heads=2,
+        num_ln_in_parallel_attn=1,
+    ),
+    "falcon rw": FalconConfig(**FALCON_RW),
+    "falcon rw rounded slopes": FalconConfig(**FALCON_RW | {"hidden_size": 96, "num_attention_heads": 12}),
+    "falcon alibi, few keys": FalconConfig(**FALCON_40B, alibi=True, num_kv_heads=2),
+    "gptj": GPTJConfig(**GPTJ),
+    "gptj narrow": GPTJConfig(**GPTJ | {"rotary_dim": 16}, n_inner=96, activation_function="relu"),
+    "opt": OPTConfig(**OPT),
+    "opt untied, no biases": OPTConfig(**OPT, **UNTIED, enable_bias=False, activation_function="gelu"),
+    "stablelm": StableLmConfig(**PLAIN, num_key_value_heads=4),
+    "stablelm biases": StableLmConfig(**TINY, use_qkv_bias=True),
+    "stablelm 12b": StableLmConfig(**TINY, use_parallel_residual=True, qk_layernorm=True),
+    "stablelm tied, all turned": StableLmConfig(
+        **TINY, **TIED, qk_layernorm=True, rope_parameters=DEFAULT | {"partial_rotary_factor": 1.0}
+    ),
+    "phi": PhiConfig(**PLAIN),
+    "phi normed heads, few keys": PhiConfig(
+        **TINY, qk_layernorm=True, rope_parameters=DEFAULT | {"partial_rotary_factor": 0.25}
+    ),
+    "starcoder2": Starcoder2Config(**TINY),
+    "starcoder2 window, untied": Starcoder2Config(**TINY, **UNTIED, sliding_window=8),
+    "starcoder2 no biases": Starcoder2Config(**TINY, use_bias=False, hidden_act="gelu"),
 }
 
 

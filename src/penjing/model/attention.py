@@ -25,12 +25,14 @@ class Layout:
 @dataclass(frozen=True)
 class AttentionSpec:
     """What a layer's attention does beside the plain case: `window` is its reach in tokens (None: no limit),
-    `softcap` bounds scores by a tanh, `alibi` lowers them with the distance."""
+    `softcap` bounds scores by a tanh, `alibi` lowers them with the distance, by a cost that `alibi_scaled`
+    rounds to bfloat16 and scales as scores are."""
 
     scale: float
     window: int | None = None
     softcap: float | None = None
     alibi: bool = False
+    alibi_scaled: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,7 @@ def _attend_step_by_step(
     if spec.softcap is not None:
         scores_BHLS = (scores_BHLS / spec.softcap).tanh() * spec.softcap
     if spec.alibi:
-        slopes_H11 = alibi_slopes(heads).to(scores_BHLS.device).view(-1, 1, 1)
-        scores_BHLS = scores_BHLS + slopes_H11 * layout.key_positions()[:, None, None, :]
+        scores_BHLS = scores_BHLS + _alibi(heads, layout.key_positions(), spec)
     scores_BHLS = scores_BHLS.masked_fill(~layout.visible(spec.window), float("-inf"))
     if sinks_H is not None:
         sinks_BHL1 = sinks_H.float().view(1, -1, 1, 1).expand(*scores_BHLS.shape[:3], 1)
@@ -145,6 +146,16 @@ def _attend_step_by_step(
     else:
         weights_BHLS = scores_BHLS.softmax(-1)
     return weights_BHLS.to(v_BHSv.dtype) @ v_BHSv
+
+
+def _alibi(heads: int, positions_BS: torch.Tensor, spec: AttentionSpec) -> torch.Tensor:
+    """What is added to scores, float32 (B or 1, H, 1, S). A key's own position stands for its distance: both
+    differ by what is equal for all keys, which a softmax takes no notice of."""
+    slopes_H11 = alibi_slopes(heads).to(positions_BS.device).view(-1, 1, 1)
+    positions_B11S = positions_BS[:, None, None, :]
+    if spec.alibi_scaled:  # Falcon-RW was trained with these roundings
+        return (slopes_H11.bfloat16() * positions_B11S).float() * spec.scale
+    return slopes_H11 * positions_B11S
 
 
 def alibi_slopes(heads: int) -> torch.Tensor:

@@ -129,12 +129,13 @@ class ModelConfig:
     and the `window - 1` tokens before it). `rope` turns the first `rotary_dim` values of a head (None: all)
     in the layers that `rotary_layers` names (None: all); `local_rope` is that of windowed layers where they
     have their own; `rope_interleaved` pairs neighbours (2i, 2i+1) instead of halves (i, i + d/2). Learned
-    positions start at row `position_offset`. `norm_offset` is added to a norm's stored weight. `pre_norm`
+    positions start at row `position_offset`. `alibi_scaled` scales what distance costs as scores are, and
+    rounds it to bfloat16 (Falcon-RW). `norm_offset` is added to a norm's stored weight. `pre_norm`
     normalises what a sublayer reads and `post_norm` what it gives; `parallel` feeds both sublayers the same
     input, through "two norms" or "one norm". `qk_norm` normalises queries and keys by "head", with a gain
-    that all heads share, by "each head" with a gain of its own, or over their whole "width". `swiglu_limit`
-    clamps a gated net as gpt-oss does. Scales are factors, None means 1, except `attention_scale`, where None
-    means head_dim**-0.5.
+    that all heads share, by "each head" with a gain of its own and no bias, or over their whole "width".
+    `swiglu_limit` clamps a gated net as gpt-oss does. Scales are factors, None means 1, except
+    `attention_scale`, where None means head_dim**-0.5.
     """
 
     vocab_size: int
@@ -154,6 +155,7 @@ class ModelConfig:
     rotary_layers: tuple[bool, ...] | None = None
     rope_interleaved: bool = False
     position_offset: int = 0
+    alibi_scaled: bool = False
 
     norm: Literal["rms", "layer"] = "rms"
     norm_eps: float = 1e-6
@@ -178,6 +180,7 @@ class ModelConfig:
     experts: ExpertsConfig | None = None
 
     tie_word_embeddings: bool = False
+    head_bias: bool = False
     embedding_scale: float | None = None
     embedding_norm: bool = False
     residual_scale: float | None = None
@@ -193,6 +196,8 @@ class ModelConfig:
         if self.positions == "rotary":
             self._check_rotation()
         self._check_layers()
+        if self.head_bias and self.tie_word_embeddings:
+            raise UnsupportedError("a head that has a bias and is tied to the embedding is not supported")
         if self.hidden_act not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise UnsupportedError(f"activation {self.hidden_act!r} is not supported (supported: {known})")

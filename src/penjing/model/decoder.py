@@ -92,7 +92,7 @@ class Decoder(nn.Module):
         self.config = config
         self.model = Body(config)
         if not config.tie_word_embeddings:
-            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.head_bias)
 
     @property
     def blocks(self) -> list[Block]:

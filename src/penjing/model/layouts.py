@@ -123,7 +123,7 @@ class Transposed:
 
 @dataclass(frozen=True)
 class Stacked:
-    """All experts in one tensor (experts, …), each under another layout."""
+    """All experts, or the norms of all heads, in one tensor (experts, …), each under another layout."""
 
     experts: int
     inner: Layout = AS_IS
@@ -187,23 +187,3 @@ class Shifted:
 
     def join(self, tensors: Sequence[Tensor]) -> Tensor:
         return tensors[0].float() + self.by
-
-
-@dataclass(frozen=True)
-class AsRows:
-    """A vector stored as a matrix of `rows`: the gains of norms that have one for each head."""
-
-    rows: int
-
-    @property
-    def keeps_rows(self) -> bool:
-        return False
-
-    def stored_shape(self, shapes: Sequence[Shape]) -> Shape:
-        return (self.rows, shapes[0][0] // self.rows)
-
-    def split(self, stored: Tensor, shapes: Sequence[Shape]) -> Sequence[Tensor]:
-        return (stored.flatten(),)
-
-    def join(self, tensors: Sequence[Tensor]) -> Tensor:
-        return tensors[0].unflatten(0, (self.rows, -1))

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penjing.model.layouts import AS_IS, Layout, Shape
+from penjing.model.layouts import AS_IS, Layout, Rows, Shape
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 _PLACES = ("{i}", "{e}")
+_SCALES = ("weight_scale", "weight_scale_inv")  # they lie one below another, as the rows that they are for
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,15 @@ def used_rules(rules: Iterable[Rule], names: Iterable[str]) -> list[Rule]:
 
 
 def _rule_of_part(pattern: str, by_pattern: Mapping[str, Rule]) -> Rule:
-    """A tensor that no rule names, beside its module's weight if that is merely renamed."""
+    """A tensor that no rule names, beside its module's weight if that is merely renamed; scales also beside
+    fused ones."""
     module, _, leaf = pattern.rpartition(".")
     weight = by_pattern.get(f"{module}.weight")
-    if weight is None or len(weight.native) > 1 or weight.layout != AS_IS:
+    fused_along = (Rows(),) if leaf in _SCALES else ()
+    if weight is None or weight.layout not in (AS_IS, *fused_along):
         return Rule(pattern, (pattern,))
-    return Rule(f"{weight.stored.removesuffix('weight')}{leaf}", (pattern,))
+    native = tuple(f"{name.removesuffix('weight')}{leaf}" for name in weight.native)
+    return Rule(f"{weight.stored.removesuffix('weight')}{leaf}", native, weight.layout)
 
 
 def _stored(rule: Rule, name: str, numbers: Sequence[str], shapes: Mapping[str, Shape]) -> Stored:

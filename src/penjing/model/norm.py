@@ -34,28 +34,24 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 
-class HeadNorm(nn.Module):
-    """Either of them over the values of each head (..., H, h), where every head has a gain of its own; they
-    stand one after another in the weight."""
+class HeadNorm(nn.ModuleList):
+    """A norm without bias for each head, over its values (..., H, h); all are applied at once."""
 
     def __init__(self, config: ModelConfig, heads: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(heads * config.head_dim))
-        self.bias = nn.Parameter(torch.empty(heads * config.head_dim)) if config.norm_bias else None
+        super().__init__(make_norm(config, config.head_dim, bias=False) for _ in range(heads))
         self.normalize = F.rms_norm if config.norm == "rms" else F.layer_norm
         self.eps = config.norm_eps
         self.offset = config.norm_offset
 
     def forward(self, x_BLHh: torch.Tensor) -> torch.Tensor:
-        shape_Hh = x_BLHh.shape[-2:]
-        x_BLHh = self.normalize(x_BLHh, shape_Hh[-1:], eps=self.eps)
-        x_BLHh = x_BLHh * (self.weight + self.offset).view(shape_Hh)
-        return x_BLHh if self.bias is None else x_BLHh + self.bias.view(shape_Hh)
+        gains_Hh = torch.stack(list(self.parameters())) + self.offset
+        return self.normalize(x_BLHh, x_BLHh.shape[-1:], eps=self.eps) * gains_Hh
 
 
-def make_norm(config: ModelConfig, size: int | None = None) -> RMSNorm | LayerNorm:
-    """The config's kind of norm over `size` values (the hidden size unless given)."""
+def make_norm(config: ModelConfig, size: int | None = None, bias: bool | None = None) -> RMSNorm | LayerNorm:
+    """The config's kind of norm over `size` values (the hidden size unless given); `bias` False: without one,
+    whatever the others have."""
     size = config.hidden_size if size is None else size
     if config.norm == "rms":
         return RMSNorm(size, config.norm_eps, config.norm_offset)
-    return LayerNorm(size, config.norm_eps, config.norm_bias)
+    return LayerNorm(size, config.norm_eps, config.norm_bias if bias is None else bias)

@@ -14,9 +14,11 @@ from penjing.model.config import ModelConfig
 from penjing.model.families.family import Family
 from penjing.model.families.registry import family_of_gguf, family_of_model_type
 from penjing.model.foreign import ForeignConfig
+from penjing.model.fused import check_cuts, shares
 from penjing.model.gguf_names import gguf_rules
 from penjing.model.gguf_parts import assembled
 from penjing.model.gguf_rope import ROPE_TENSORS, rope_from_tensors
+from penjing.model.layouts import Rows
 from penjing.model.names import Rule, Stored, apply_rules, used_rules
 from penjing.model.quantization import FORMAT_KEY, is_own_format, read_quantization
 from penjing.model.shapes import Shape, tensor_shapes
@@ -74,10 +76,11 @@ def plan_load(checkpoint: Checkpoint) -> LoadPlan:
     matrices = _matrices(config)
     known_as = _names_in_module(checkpoint, rules, matrices)
     further = _further_layers(checkpoint, config, hf_config)
-    tensors = {native: checkpoint.tensors[name] for native, name in known_as.items() if name not in further}
+    tensors = shares({n: s for n, s in known_as.items() if s not in further}, checkpoint.tensors, matrices)
     quantization = read_quantization(hf_config, source, matrices, tensors)
     shapes, dtypes = _expected_tensors(config, quantization.packed, source)
     stored = _without_prefix(checkpoint, apply_rules(rules, shapes))
+    check_cuts(stored, quantization.packed, matrices, source)
     unused = quantization.left_out | _zero_biases(checkpoint, known_as, config, quantization.packed)
     passed_over = {known_as[name] for name in unused} | ({head} if config.tie_word_embeddings else set())
     dropped = _match(checkpoint, family, stored, dtypes, passed_over | further)
@@ -112,8 +115,7 @@ def identify(checkpoint: Checkpoint) -> tuple[Family, dict[str, Any]]:
     foreign = ForeignConfig(own, source)
     hf_config = {"architectures": [family.architecture], "model_type": family.model_types[0]}
     hf_config |= family.gguf.config(foreign)
-    flags = family.gguf.flags
-    hf_config |= {key: any(key == k and t in checkpoint.tensors for k, t in flags) for key, _ in flags}
+    hf_config |= family.gguf.shown(foreign, checkpoint.tensors.keys())
     rope = rope_from_tensors(checkpoint, hf_config, foreign)
     hf_config |= {} if rope is None else {"rope_parameters": rope}
     ignored = foreign.finish()
@@ -147,9 +149,10 @@ def _names_in_module(
     leaves = sorted({name.rpartition(".")[2] for name in checkpoint.tensors})
     possible = {f"{module}.{leaf}": () for module in matrices for leaf in leaves}
     found = {
-        stored.native[0]: stored.name
+        native: stored.name
         for stored in apply_rules(rules, possible)
-        if len(stored.native) == 1 and stored.name in checkpoint.tensors
+        if stored.name in checkpoint.tensors and (len(stored.native) == 1 or stored.layout == Rows())
+        for native in stored.native
     }
     return found | {name: name for name in checkpoint.tensors.keys() - set(found.values())}
 

@@ -37,7 +37,11 @@ class _Attention(nn.Module):
         self.rotation = rotation_of(config, layer)
         self.interleaved = config.rope_interleaved
         self.spec = AttentionSpec(
-            scale, config.windows[layer], config.attention_softcap, config.positions == "alibi"
+            scale,
+            config.windows[layer],
+            config.attention_softcap,
+            config.positions == "alibi",
+            config.alibi_scaled,
         )
         self.sinks = nn.Parameter(torch.empty(heads)) if config.attention_sinks else None
 

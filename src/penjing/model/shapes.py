@@ -43,7 +43,7 @@ def _decoder(config: ModelConfig) -> Named:
         yield from _block(f"model.layers.{i}", i, config)
     yield from _norm("model.norm", width, config)
     if not config.tie_word_embeddings:
-        yield "lm_head.weight", (config.vocab_size, width)
+        yield from _linear("lm_head", config.vocab_size, width, config.head_bias)
 
 
 def _block(name: str, layer: int, config: ModelConfig) -> Named:
@@ -82,9 +82,16 @@ def _projections(name: str, config: ModelConfig) -> Named:
     for leaf, rows in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
         yield from _linear(f"{name}.{leaf}", rows, config.hidden_size, config.qkv_bias)
     if config.qk_norm:
-        per_head = config.qk_norm == "head"
-        yield from _norm(f"{name}.q_norm", config.head_dim if per_head else queries, config)
-        yield from _norm(f"{name}.k_norm", config.head_dim if per_head else keys, config)
+        yield from _qk_norm(f"{name}.q_norm", queries, config)
+        yield from _qk_norm(f"{name}.k_norm", keys, config)
+
+
+def _qk_norm(name: str, width: int, config: ModelConfig) -> Named:
+    if config.qk_norm == "each head":
+        for head in range(width // config.head_dim):
+            yield f"{name}.{head}.weight", (config.head_dim,)
+    else:
+        yield from _norm(name, config.head_dim if config.qk_norm == "head" else width, config)
 
 
 def _latent_projections(name: str, latent: LatentConfig, config: ModelConfig) -> Named:

@@ -6,10 +6,10 @@ from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape
-from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.family import Family, GGUFForm, shown_by
 from penjing.model.families.gguf_common import LAYER_EPSILON, gguf_shape, shortest
 from penjing.model.foreign import ForeignConfig
-from penjing.model.layouts import AsRows
+from penjing.model.layouts import Stacked
 from penjing.model.names import Rule, rename
 
 SHARED_DEFAULTS = {"logit_scale": 0.0625, "tie_word_embeddings": True}
@@ -54,8 +54,8 @@ def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
 def _gain_rules(config: ModelConfig, query_norm: str, key_norm: str) -> Sequence[Rule]:
     native = "model.layers.{i}.self_attn"
     return [
-        rename(f"{query_norm}.weight", f"{native}.q_norm.weight", AsRows(config.num_attention_heads)),
-        rename(f"{key_norm}.weight", f"{native}.k_norm.weight", AsRows(config.num_key_value_heads)),
+        rename(f"{query_norm}.weight", f"{native}.q_norm.{{e}}.weight", Stacked(config.num_attention_heads)),
+        rename(f"{key_norm}.weight", f"{native}.k_norm.{{e}}.weight", Stacked(config.num_key_value_heads)),
     ]
 
 
@@ -74,7 +74,7 @@ GGUF = GGUFForm(
     gguf_config,
     gguf_rules,
     gguf_metadata,
-    flags=(("use_qk_norm", "blk.0.attn_q_norm.weight"),),
+    shown=shown_by(("use_qk_norm", "blk.0.attn_q_norm.weight")),
 )
 FAMILY = Family(
     ("cohere",), "CohereForCausalLM", read, rules, gguf=GGUF, defaults={**SHARED_DEFAULTS, "rope_theta": 5e5}

@@ -20,6 +20,18 @@ def never(metadata: Mapping[str, Any], tensors: Collection[str]) -> bool:
     return False
 
 
+def nothing_shown(metadata: ForeignConfig, tensors: Collection[str]) -> dict[str, Any]:
+    """The metadata say everything."""
+    return {}
+
+
+def shown_by(*pairs: tuple[str, str]) -> Callable[[ForeignConfig, Collection[str]], dict[str, Any]]:
+    """Config keys that are true where the file has a tensor beside them."""
+    return lambda _, tensors: {
+        key: any(key == each and tensor in tensors for each, tensor in pairs) for key, _ in pairs
+    }
+
+
 def no_metadata(config: ModelConfig) -> dict[str, Any]:
     """The usual keys say everything."""
     return {}
@@ -40,8 +52,8 @@ class GGUFForm:
     """A family in GGUF files: the architectures' names; `config`, which maps their metadata (keys without the
     prefix) to a Hugging Face config; `rules` for tensors that aren't stored as `gguf_names` has them;
     `metadata`, keys that `gguf_metadata` doesn't write or writes in another way; `applies`, which tells
-    families apart that share an architecture, by metadata and tensor names; `flags`, config keys that are
-    true where the file has a tensor beside them; and `parts`, matrices that may be stored in parts, and are
+    families apart that share an architecture, by metadata and tensor names; `shown`, config keys that follow
+    from the tensors that the file has; and `parts`, matrices that may be stored in parts, and are
     so written."""
 
     architectures: tuple[str, ...]
@@ -49,7 +61,7 @@ class GGUFForm:
     rules: Callable[[ModelConfig], Sequence[Rule]] = no_rules
     metadata: Callable[[ModelConfig], dict[str, Any]] = no_metadata
     applies: Callable[[Mapping[str, Any], Collection[str]], bool] = always
-    flags: tuple[tuple[str, str], ...] = ()
+    shown: Callable[[ForeignConfig, Collection[str]], dict[str, Any]] = nothing_shown
     parts: Callable[[ModelConfig], Sequence[KeysAndValues]] = no_parts
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import fused_gate_rule, read_shape
-from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.family import Family, GGUFForm, shown_by
 from penjing.model.families.gguf_common import fused_gate_rules, fused_qkv_rules, gguf_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.names import Rule
@@ -45,7 +45,7 @@ GGUF = GGUFForm(
     ("chatglm",),
     gguf_config,
     gguf_rules,
-    flags=(("attention_bias", "blk.0.attn_q.bias"), ("attention_bias", "blk.0.attn_qkv.bias")),
+    shown=shown_by(("attention_bias", "blk.0.attn_q.bias"), ("attention_bias", "blk.0.attn_qkv.bias")),
 )
 DEFAULTS = {
     "attention_bias": True,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penjing.model.config import ModelConfig
-from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.family import Family, GGUFForm, shown_by
 from penjing.model.families.gguf_common import fused_gate_rules, gguf_shape
 from penjing.model.families.glm import DEFAULTS, read_glm_shape, rules
 from penjing.model.foreign import ForeignConfig
@@ -23,5 +23,5 @@ def gguf_rules(config: ModelConfig) -> Sequence[Rule]:
     return fused_gate_rules()
 
 
-GGUF = GGUFForm(("glm4",), gguf_config, gguf_rules, flags=(("attention_bias", "blk.0.attn_q.bias"),))
+GGUF = GGUFForm(("glm4",), gguf_config, gguf_rules, shown=shown_by(("attention_bias", "blk.0.attn_q.bias")))
 FAMILY = Family(("glm4",), "Glm4ForCausalLM", read, rules, gguf=GGUF, defaults=DEFAULTS)

@@ -6,7 +6,7 @@ from typing import Any
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape
 from penjing.model.families.deepseek_v3 import read_routed_experts
-from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.family import Family, GGUFForm, shown_by
 from penjing.model.families.gguf_common import (
     gguf_layers,
     gguf_routed_experts,
@@ -44,7 +44,7 @@ GGUF = GGUFForm(
     gguf_config,
     gguf_rules,
     routed_metadata,
-    flags=(("attention_bias", "blk.0.attn_q.bias"), ("use_qk_norm", "blk.0.attn_q_norm.weight")),
+    shown=shown_by(("attention_bias", "blk.0.attn_q.bias"), ("use_qk_norm", "blk.0.attn_q_norm.weight")),
 )
 DEFAULTS = {
     "first_k_dense_replace": 1,

@@ -7,7 +7,7 @@ from typing import Any
 from penjing.errors import UnsupportedError
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_activation, read_layers
-from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.family import Family, GGUFForm, shown_by
 from penjing.model.families.gguf_common import fused_qkv_rules, gguf_classic_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import RowsByGroup
@@ -103,6 +103,6 @@ FAMILY = Family(
         gguf_config,
         gguf_rules,
         gguf_metadata,
-        flags=(("attention_bias", "blk.0.attn_qkv.bias"),),
+        shown=shown_by(("attention_bias", "blk.0.attn_qkv.bias")),
     ),
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from penjing.model.config import ModelConfig
 from penjing.model.families.common import read_shape
-from penjing.model.families.family import Family, GGUFForm
+from penjing.model.families.family import Family, GGUFForm, shown_by
 from penjing.model.families.gguf_common import gguf_shape
 from penjing.model.foreign import ForeignConfig
 from penjing.model.layouts import PairedRows
@@ -50,6 +50,6 @@ GGUF = GGUFForm(
     gguf_shape,
     gguf_rules,
     applies=has_no_experts,
-    flags=(("attention_bias", "blk.0.attn_q.bias"), ("mlp_bias", "blk.0.ffn_up.bias")),
+    shown=shown_by(("attention_bias", "blk.0.attn_q.bias"), ("mlp_bias", "blk.0.ffn_up.bias")),
 )
 FAMILY = Family(("llama",), "LlamaForCausalLM", read, derived=(r".*rotary_emb\.inv_freq",), gguf=GGUF)
