@@ -18,12 +18,14 @@ from huggingface_hub import close_session, constants
 @dataclass
 class Repo:
     """Revisions by name, each of them files by name. `cut` says how many bytes of a file are sent before the
-    connection breaks, time after time; then it is sent whole. A `status` but 200 is the only answer."""
+    connection breaks, time after time; then it is sent whole. A `status` but 200 is the only answer; one
+    without `ranges` sends whole files only."""
 
     revisions: dict[str, dict[str, bytes]]
     status: int = 200
     private: bool = False
     gated: bool = False
+    ranges: bool = True
     cut: dict[str, list[int]] = field(default_factory=dict)
 
     def commit(self, revision: str) -> str | None:
@@ -49,12 +51,18 @@ class Hub:
 
     @property
     def fetched(self) -> list[str]:
-        """The names of files whose content was sent, in order."""
+        """The names of files whose content was sent up to its end, in order."""
         return [
             path.split("/resolve/")[1].partition("/")[2]
-            for method, path, _ in self.asked
-            if method == "GET" and "/resolve/" in path
+            for method, path, headers in self.asked
+            if method == "GET" and "/resolve/" in path and headers.get("range", "-").endswith("-")
         ]
+
+    def parts(self, name: str) -> list[tuple[int, int]]:
+        """The first and last byte of each part of the file that was asked for."""
+        asked = [headers.get("range", "-") for _, path, headers in self.asked if path.endswith(f"/{name}")]
+        ranges = [asked.removeprefix("bytes=").split("-") for asked in asked if not asked.endswith("-")]
+        return [(int(first), int(last)) for first, last in ranges]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -170,11 +178,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         data = repo.files(commit)[path]
         headers = {"ETag": f'"{hashlib.sha1(data).hexdigest()}"', "X-Repo-Commit": commit}
-        start = int(self.headers.get("Range", "bytes=0-")[6:].partition("-")[0])
-        if start:
-            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        first, _, last = self.headers.get("Range", "bytes=0-")[6:].partition("-")
+        part = repo.ranges and (int(first) > 0 or last != "")
+        start, end = (int(first), int(last or len(data) - 1) + 1) if part else (0, len(data))
+        if part:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
         cuts = repo.cut.get(path) if self.command == "GET" else None
-        self._send(206 if start else 200, data[start:], headers, cuts.pop(0) if cuts else None)
+        self._send(206 if part else 200, data[start:end], headers, cuts.pop(0) if cuts else None)
 
     def _send(
         self, status: int, data: bytes, headers: Mapping[str, str] = {}, cut: int | None = None
