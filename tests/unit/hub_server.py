@@ -19,13 +19,14 @@ from huggingface_hub import close_session, constants
 class Repo:
     """Revisions by name, each of them files by name. `cut` says how many bytes of a file are sent before the
     connection breaks, time after time; then it is sent whole. A `status` but 200 is the only answer; one
-    without `ranges` sends whole files only."""
+    without `ranges` sends whole files only; parts of files come from `shift` bytes after those asked for."""
 
     revisions: dict[str, dict[str, bytes]]
     status: int = 200
     private: bool = False
     gated: bool = False
     ranges: bool = True
+    shift: int = 0
     cut: dict[str, list[int]] = field(default_factory=dict)
 
     def commit(self, revision: str) -> str | None:
@@ -180,8 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"ETag": f'"{hashlib.sha1(data).hexdigest()}"', "X-Repo-Commit": commit}
         first, _, last = self.headers.get("Range", "bytes=0-")[6:].partition("-")
         part = repo.ranges and (int(first) > 0 or last != "")
-        start, end = (int(first), int(last or len(data) - 1) + 1) if part else (0, len(data))
+        start, end = 0, len(data)
         if part:
+            start, end = int(first) + repo.shift, int(last or len(data) - 1) + 1 + repo.shift
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
         cuts = repo.cut.get(path) if self.command == "GET" else None
         self._send(206 if part else 200, data[start:end], headers, cuts.pop(0) if cuts else None)

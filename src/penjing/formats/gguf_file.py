@@ -67,8 +67,9 @@ class GGUFFile:
 def open_gguf(path: Path, elsewhere: Mapping[str, FileBytes] = {}) -> Checkpoint:
     """Open and check a GGUF file; with any part of a split model, all of it.
 
-    `elsewhere` has the bytes of files that aren't in the folder, by their names in it. No tensor is read. Raises InputError where a file is missing, cut short or damaged, and UnsupportedError
-    for a version, byte order or type that penjing doesn't know.
+    `elsewhere` has the bytes of files that aren't in the folder, by their names in it. No tensor is read.
+    Raises InputError where a file is missing, cut short or damaged, and UnsupportedError for a version, byte
+    order or type that penjing doesn't know.
     """
     file = elsewhere.get(path.name) or MappedFile(path)
     header = read_header(file)

@@ -65,8 +65,9 @@ class HFFolder:
 def open_hf_folder(path: Path, elsewhere: Mapping[str, FileBytes] = {}) -> Checkpoint:
     """Open and check a folder: its config, its index and the header of every file of weights.
 
-    `elsewhere` has the bytes of weights that aren't in the folder, by their names in it. No tensor is read. Raises InputError where something is missing, truncated or contradicts itself, and
-    UnsupportedError for weights of a kind that penjing doesn't open (pickle files, adapters).
+    `elsewhere` has the bytes of weights that aren't in the folder, by their names in it. No tensor is read.
+    Raises InputError where something is missing, truncated or contradicts itself, and UnsupportedError for
+    weights of a kind that penjing doesn't open (pickle files, adapters).
     """
     names = _file_names(path) | elsewhere.keys()
     if CONFIG not in names:

@@ -58,8 +58,10 @@ def find_on_hub(hub: HubReference) -> OnHub:
 
 
 def fetch(files: Sequence[HubFile], progress: Progress | None = None) -> None:
-    """Fetch whole files of one model into the cache; `progress` is told of their bytes. Raises `ResourceError`
-    for want of room on the disk."""
+    """Fetch whole files of one model into the cache; `progress` is told of their bytes.
+
+    Raises `InputError` where that breaks off, and `ResourceError` for want of room on the disk.
+    """
     hub, total = files[0].hub, sum(file.size for file in files)
     _require_room(hub, total)
     counter = _ByteCounter(total, progress)

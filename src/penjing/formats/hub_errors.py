@@ -63,8 +63,8 @@ def _refusal(hub: HubReference, error: BaseException) -> InputError:
         return _answered(hub, answer)
     if isinstance(error, RevisionResolutionError | LocalEntryNotFoundError):
         return InputError(
-            f"There is no file or folder {str(hub)!r}; it may be a hub id, but {why_unasked()}, and the cache "
-            "doesn't have it: check the path, or try again with a connection."
+            f"There is no file or folder {str(hub)!r}; it may be a hub id, but {why_unasked()}, and the "
+            "cache doesn't have it: check the path, or try again with a connection."
         )
     reason = f"{type(error).__name__}: {error}".splitlines()[0]
     return InputError(

@@ -1,4 +1,4 @@
-"""The bytes of one file on the hub, asked for as they are needed: how a model is judged before it is fetched."""
+"""The bytes of one file on the hub, asked for as needed: so a model is judged before it is fetched."""
 
 import io
 from pathlib import Path
@@ -55,7 +55,9 @@ class HubFile:
             self._append(data, offset + len(data), nbytes - len(data))
             if len(data) == nbytes:
                 return data
-        raise InputError(f"The hub gave {len(data)} of {nbytes} bytes of {self.name} in {self.hub}; try again.")
+        raise InputError(
+            f"The hub gave {len(data)} of {nbytes} bytes of {self.name} in {self.hub}; try again."
+        )
 
     def _append(self, data: bytearray, offset: int, nbytes: int) -> None:
         """Add at most `nbytes` bytes from `offset`, as many as come."""
@@ -70,7 +72,7 @@ class HubFile:
             skip = self._bytes_before(response, offset)
             end = len(data) + nbytes
             try:
-                for chunk in response.iter_bytes(_AHEAD_BYTES):
+                for chunk in response.iter_bytes():
                     data += chunk[skip : skip + end - len(data)]
                     skip = max(0, skip - len(chunk))
                     if len(data) == end:
@@ -100,7 +102,9 @@ class _Stream(io.RawIOBase):
     def readinto(self, buffer: memoryview, /) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         count = min(len(buffer), self._file.size - self._position, _STREAM_BYTES)
         if self._position + count > _MAX_STREAM_BYTES:
-            raise InputError(f"{self._file.path} has a header above the limit of {_MAX_STREAM_BYTES:,} bytes.")
+            raise InputError(
+                f"{self._file.path} has a header above the limit of {_MAX_STREAM_BYTES:,} bytes."
+            )
         buffer[:count] = self._file.bytes(self._position, count)
         self._position += count
         return count

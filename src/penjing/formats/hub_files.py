@@ -1,8 +1,8 @@
 """Which files of a repository on the hub make up the model: none but those that are read.
 
 Names come from strangers. Only names of files at the top of the repository are ever taken, templates from
-their one folder, and GGUF files from any that is plainly named, so that no name leads out of the folder that the
-files are put in.
+their one folder, and GGUF files from any that is plainly named, so that no name leads out of the folder that
+the files are put in.
 """
 
 import re

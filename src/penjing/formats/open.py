@@ -17,7 +17,8 @@ _ZIP_MAGIC = b"PK\x03\x04"
 def open_checkpoint(path: str | Path, elsewhere: Mapping[str, FileBytes] = {}) -> Checkpoint:
     """The checkpoint in a Hugging Face folder or a GGUF file, opened and checked; no tensor is read.
 
-    `elsewhere` has the bytes of files of weights that aren't there yet, by their names in the folder. A GGUF file is known by its content, whatever its name. Raises InputError for what is missing or damaged,
+    `elsewhere` has the bytes of files of weights that aren't there yet, by their names in the folder. A
+    GGUF file is known by its content, whatever its name. Raises InputError for what is missing or damaged,
     UnsupportedError for kinds of files that can't be opened; each says what to do.
     """
     if Path(path).name in elsewhere:
