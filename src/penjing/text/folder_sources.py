@@ -16,20 +16,23 @@ from tokenizers import AddedToken
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.json_file import read_json
 from penjing.formats.quote import quote
+from penjing.text import pretokenizer_patterns as patterns
 from penjing.text.byte_level_backend import byte_level_backend, merge_pairs
 from penjing.text.folder_files import TOKENIZER_CONFIG, flag, read_bytes, read_text
 from penjing.text.piece_kinds import CONTROL, UNKNOWN
 from penjing.text.pretokenizers import rule_for
 from penjing.text.sentencepiece_backend import sentencepiece_backend
 from penjing.text.sentencepiece_model import SentencePieceModel, read_sentencepiece
+from penjing.text.tekken_file import read_tekken
 from penjing.text.tiktoken_file import is_tiktoken, read_ranks, vocabulary_and_merges
 
 _Known = TypeVar("_Known")
 
 TOKENIZER = "tokenizer.json"
 _MODEL = "tokenizer.model"
+TEKKEN = "tekken.json"
 _VOCABULARY, _MERGES = "vocab.json", "merges.txt"
-_OTHER_KINDS = ("spiece.model", "sentencepiece.bpe.model", "tekken.json", "vocab.json", "vocab.txt")
+_OTHER_KINDS = ("spiece.model", "sentencepiece.bpe.model", "vocab.json", "vocab.txt")
 
 # Classes that cut text as their SentencePiece model says, and whether they put BOS before it unless told.
 _SENTENCEPIECE = {
@@ -60,6 +63,8 @@ _CLASS_OF_MODEL = {
     "qwen3": "Qwen2Tokenizer",
     "qwen3_moe": "Qwen2Tokenizer",
 }
+
+_TEKKEN_ROLES = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
 _REPLACES_CHARACTERS = (
     "The SentencePiece model replaces characters of a text (as NFKC does); letters with several marks and "
@@ -119,6 +124,8 @@ def open_source(path: Path, config: Mapping[str, Any], listed: Mapping[int, Adde
     """
     if (path / TOKENIZER).is_file():
         return _from_tokenizer_json(path / TOKENIZER)
+    if (path / TEKKEN).is_file():
+        return _from_tekken(path / TEKKEN)
     ranks = sorted(path.glob("*.tiktoken"))
     if (path / _MODEL).is_file():
         data = read_bytes(path / _MODEL)
@@ -142,6 +149,24 @@ def _from_tokenizer_json(file: Path) -> Source:
     backend.no_truncation()
     backend.no_padding()
     return Source(backend, file.name)
+
+
+def _from_tekken(file: Path) -> Source:
+    tekken = read_tekken(file)
+    if tekken.pattern != patterns.TEKKEN:
+        raise UnsupportedError(
+            f"{file} cuts text by a pattern that penjing doesn't know ({quote(tekken.pattern)}); {_REMEDY}"
+        )
+    pieces, merges = vocabulary_and_merges(tekken.ranks)
+    vocabulary = {piece: len(tekken.special) + rank for piece, rank in pieces.items()}
+    special = {text: id for id, text in enumerate(tekken.special)}
+    twice = vocabulary.keys() & special.keys()
+    if twice:
+        raise InputError(f"{file} has {quote(min(twice))} both as a special token and as another.")
+    backend = byte_level_backend(special | vocabulary, merges, rule_for("tekken"))
+    backend.add_special_tokens([AddedToken(text, normalized=False) for text in tekken.special])
+    roles = {role: text for role, text in _TEKKEN_ROLES.items() if text in special}
+    return Source(backend, file.name, roles, adds_bos=True)
 
 
 def _from_sentencepiece(

@@ -5,6 +5,7 @@ The published files are `tokenizer.model` (Llama 3, Kimi) and `NAME.tiktoken` (Q
 
 import base64
 import binascii
+from collections.abc import Mapping
 
 from penjing.errors import InputError
 from penjing.formats.quote import quote
@@ -41,7 +42,7 @@ def read_ranks(data: bytes, what: str) -> dict[bytes, int]:
     return ranks
 
 
-def vocabulary_and_merges(ranks: dict[bytes, int]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+def vocabulary_and_merges(ranks: Mapping[bytes, int]) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """The same byte pairs as a vocabulary of pieces and their ranked merges.
 
     tiktoken joins the two neighbours whose union has the lowest rank, so each way to part a token into two
