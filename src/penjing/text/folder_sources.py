@@ -172,7 +172,7 @@ def _from_tekken(file: Path) -> Source:
 def _from_sentencepiece(
     file: Path, data: bytes, config: Mapping[str, Any], listed: Mapping[int, AddedToken]
 ) -> Source:
-    adds_bos = _known(_SENTENCEPIECE, _class(config) or "LlamaTokenizer", file)
+    adds_bos = _known(_SENTENCEPIECE, _class(config) or "LlamaTokenizer", file, config)
     model = _renamed(read_sentencepiece(data, str(file)), listed)
     model = replace(model, add_dummy_prefix=flag(config, "add_prefix_space", model.add_dummy_prefix))
     backend = sentencepiece_backend(model, prefix_once=not flag(config, "legacy", True))
@@ -206,7 +206,7 @@ def _from_ranks(
             f"{file} holds byte-pair ranks but no rule by which text is cut, and {TOKENIZER_CONFIG} names no "
             f"tokenizer_class; penjing knows {_names(_RANKS)}."
         )
-    family = _known(_RANKS, name, file)
+    family = _known(_RANKS, name, file, config)
     ranks = read_ranks(data, str(file))
     backend = byte_level_backend(*vocabulary_and_merges(ranks), rule_for(family.rule), ignore_merges=True)
     backend.add_special_tokens(_after_ranks(len(ranks), family.special(len(ranks)), listed))
@@ -238,7 +238,7 @@ def _from_vocabulary(path: Path, config: Mapping[str, Any]) -> Source:
             read_json(path / "config.json").get("model_type") if (path / "config.json").is_file() else None
         )
         name = _CLASS_OF_MODEL.get(str(model_type), name or f"of the model_type {model_type}")
-    rule, roles = _known(_BYTE_LEVEL, name, file)
+    rule, roles = _known(_BYTE_LEVEL, name, file, config)
     if flag(config, "add_prefix_space", False):
         raise UnsupportedError(
             f"{path / TOKENIZER_CONFIG} puts a blank before every text (add_prefix_space), which penjing "
@@ -270,11 +270,21 @@ def _class(config: Mapping[str, Any]) -> str | None:
     return name.removesuffix("Fast") if name else None
 
 
-def _known(table: Mapping[str, _Known], name: str, file: Path) -> _Known:
+def _remedy(config: Mapping[str, Any]) -> str:
+    """transformers converts what it knows; a class that is code in the folder it would have to run."""
+    if config.get("auto_map"):
+        return (
+            "they are code in the folder, which penjing never runs: use a copy of the model with "
+            f"{TOKENIZER}, such as many makers publish for transformers."
+        )
+    return _REMEDY
+
+
+def _known(table: Mapping[str, _Known], name: str, file: Path, config: Mapping[str, Any]) -> _Known:
     if name not in table:
         raise UnsupportedError(
             f"{file} belongs to a tokenizer {name}, whose rules penjing doesn't know (it knows "
-            f"{_names(table)}); {_REMEDY}"
+            f"{_names(table)}); {_remedy(config)}"
         )
     return table[name]
 
