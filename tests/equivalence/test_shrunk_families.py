@@ -16,7 +16,9 @@ from penjing.shrink.reach import least_bytes
 from penjing.shrink.targets import packable_matrices
 
 
-@pytest.fixture(params=["gpt2", "gemma2 as published", "deepseek v3", "gpt-oss", "cohere normed heads"])
+@pytest.fixture(
+    params=["gpt2", "gemma2 as published", "deepseek v3", "gpt-oss", "cohere normed heads", "neox"]
+)
 def folder(request, tmp_path):
     config = config_of(request.param)
     config.vocab_size = CONFIG["vocab_size"]
