@@ -270,6 +270,7 @@ LATE = {"added_tokens_decoder": {"300": {"content": "<|im_end|>"}}}
         ({"tekken__json": tekken() | {"vocab": {}}}, "list of at least 256 tokens"),
         ({"tekken__json": tekken() | {"special_tokens": {}}}, "should be a list"),
         ({"tekken__json": tekken() | {"special_tokens": [{"rank": 1, "token_str": "a"}]}}, "ranks from 0"),
+        ({"tekken__json": tekken() | {"special_tokens": [{"rank": [], "token_str": "a"}]}}, "ranks from 0"),
         ({"tekken__json": tekken(special=("<s>", ""))}, "should have texts"),
         ({"tekken__json": tekken(special=("<s>", "<s>"))}, "same name"),
         ({"tekken__json": tekken(special=("<s>", "a"))}, "'a' both as a special token"),

@@ -80,7 +80,7 @@ def _special_tokens(
 def _listed_names(file: Path, listed: Any) -> tuple[str, ...]:
     if not isinstance(listed, list) or not all(isinstance(entry, Mapping) for entry in listed):
         raise InputError(f"special_tokens in {file} should be a list of tokens.")
-    names = {entry.get("rank"): entry.get("token_str") for entry in listed}
+    names = {rank: entry.get("token_str") for entry in listed if type(rank := entry.get("rank")) is int}
     if names.keys() != set(range(len(listed))) or not all(isinstance(n, str) and n for n in names.values()):
         raise InputError(f"special_tokens in {file} should have texts, and ranks from 0 on, each once.")
     return tuple(names[id] for id in range(len(listed)))
