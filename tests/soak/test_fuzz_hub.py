@@ -1,5 +1,5 @@
-"""Whatever a hub id says and a repository lists, no name leads out of its folder; whatever the bytes of a file
-there, it opens on the hub as it would open here."""
+"""Whatever a hub id says and a repository lists, no name leads out of its folder;
+a file of any bytes opens on the hub as it would open here."""
 
 import json
 from pathlib import Path, PurePosixPath

@@ -210,6 +210,13 @@ class TestJudged:
 
 
 class TestAHubThatAnswersOddly:
+    def test_files_that_it_keeps_elsewhere_are_read_and_fetched_there(self, hub, folder):
+        hub.repos["org/tiny"] = Repo({"main": files_of(folder)}, elsewhere=True)
+        assert facts(open_located(find("org/tiny"))) == facts(open_model(folder))
+        there = bring(find("org/tiny")).path
+        shards = [path.name for path in folder.glob("*.safetensors")]
+        assert all((there / name).read_bytes() == (folder / name).read_bytes() for name in shards)
+
     def test_without_ranges_the_bytes_are_taken_from_the_whole_file(self, hub, folder, gguf):
         files = files_of(folder) | {"m.gguf": gguf.read_bytes()}
         hub.repos["org/tiny"] = Repo({"main": files}, ranges=False)
