@@ -185,9 +185,8 @@ class _Handler(BaseHTTPRequestHandler):
         data = repo.files(commit)[path]
         tag = f'"{hashlib.sha1(data).hexdigest()}"'
         if repo.elsewhere:
-            there = {
-                "Location": f"{self.hub.url.replace('127.0.0.1', 'localhost')}/elsewhere/{name}/{commit}/{quote(path)}"
-            }
+            other = self.hub.url.replace("127.0.0.1", "localhost")
+            there = {"Location": f"{other}/elsewhere/{name}/{commit}/{quote(path)}"}
             linked = {"X-Linked-Size": str(len(data)), "X-Linked-ETag": tag, "X-Repo-Commit": commit}
             self._send(302, b"", there | linked)
         else:
