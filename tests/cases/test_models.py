@@ -45,6 +45,8 @@ def test_a_tied_head_stored_twice_is_one_tensor(tmp_path):
     assert plan(twice).config.tie_word_embeddings
     assert torch.equal(logits(twice), logits(once))
     assert plan_ledger(plan(twice)) == plan_ledger(plan(once))
+    penjing.load(twice).save(tmp_path / "again")
+    assert HEAD not in open_checkpoint(tmp_path / "again").tensors
 
 
 LLAMA3 = {

@@ -17,7 +17,7 @@ def hub(tiny):
         yield stand_in
 
 
-def test_a_hub_id_is_fetched_shown_and_talked_to_and_then_needs_no_hub(hub, tiny, tmp_path):
+def test_a_hub_id_is_shown_without_its_weights_then_fetched_and_then_needs_no_hub(hub, tiny, tmp_path):
     here = environment_for(hub, tmp_path)
     shown, local = (run("show", ref, "--json", **here) for ref in ("org/tiny", tiny))
     assert shown.returncode == 0 and shown.stderr == ""
@@ -25,10 +25,11 @@ def test_a_hub_id_is_fetched_shown_and_talked_to_and_then_needs_no_hub(hub, tiny
     (notice,) = facts["notices"]
     assert hub.repos["org/tiny"].commit("main") in notice
     assert facts["bytes_by_storage"] == expected["bytes_by_storage"] and facts["model"] == "org/tiny"
-    fetched = hub.fetched
+    assert "config.json" in hub.fetched and "model.safetensors" not in hub.fetched
     ask = ("--prompt", "leaf", "--temperature", 0, "--max-tokens", 4)
     first = run("chat", "org/tiny", *ask, **here)
-    assert first.returncode == 0 and first.stderr == f"note: {notice}\n" and hub.fetched == fetched
+    assert first.returncode == 0 and first.stderr == f"note: {notice}\n"
+    assert hub.fetched.count("model.safetensors") == 1
     offline = run("chat", "org/tiny@main", *ask, **here | {"HF_HUB_OFFLINE": "1"})
     assert offline.stdout == first.stdout == run("chat", tiny, *ask).stdout
     assert offline.stderr.startswith("note: HF_HUB_OFFLINE is set") and offline.stderr.count("\n") == 1
@@ -59,7 +60,7 @@ def test_a_name_that_is_neither_here_nor_on_the_hub_is_one_sentence_of_both(hub,
 def test_a_terminal_sees_the_bytes_come(hub, tmp_path):
     terminal, theirs = pty.openpty()
     done = subprocess.run(
-        [PENJING, "show", "org/tiny", "--json"],
+        [PENJING, "save", "org/tiny", "-o", tmp_path / "out", "--json"],
         stdout=subprocess.PIPE,
         stderr=theirs,
         env=environment(TERM="xterm", **environment_for(hub, tmp_path)),
@@ -68,4 +69,13 @@ def test_a_terminal_sees_the_bytes_come(hub, tmp_path):
     seen = os.read(terminal, 65_536)
     os.close(terminal)
     assert b"fetching org/tiny" in seen and b"100%" in seen
-    assert json.loads(done.stdout)["model"] == "org/tiny"
+    assert done.returncode == 0 and json.loads(done.stdout)
+
+
+def test_a_model_that_cant_be_opened_is_refused_before_it_is_fetched(hub, tiny, tmp_path):
+    unknown = files_of(tiny) | {"config.json": b'{"model_type": "mamba2"}'}
+    hub.repos["org/other"] = Repo({"main": unknown})
+    hub.asked.clear()
+    done = run("chat", "org/other", "--prompt", "hi", **environment_for(hub, tmp_path))
+    assert done.returncode == 2 and "mamba2" in done.stderr and done.stderr.count("\n") == 1
+    assert "model.safetensors" not in hub.fetched

@@ -17,7 +17,15 @@ from penjing.shrink.targets import packable_matrices
 
 
 @pytest.fixture(
-    params=["gpt2", "gemma2 as published", "deepseek v3", "gpt-oss", "cohere normed heads", "falcon 40b"]
+    params=[
+        "gpt2",
+        "gemma2 as published",
+        "deepseek v3",
+        "gpt-oss",
+        "cohere normed heads",
+        "falcon 40b",
+        "neox",
+    ]
 )
 def folder(request, tmp_path):
     config = config_of(request.param)

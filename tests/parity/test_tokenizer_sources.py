@@ -14,6 +14,7 @@ import sentencepiece
 from tests.unit.text_samples import byte_level_backend, mixed_strings, training_lines
 from transformers import AutoTokenizer
 from transformers.convert_slow_tokenizer import TikTokenConverter, bytes_to_unicode
+from transformers.integrations.mistral.tokenizer import MistralConverter
 
 from penjing.engine.detokenize import Detokenizer
 from penjing.text.folder_tokenizer import tokenizer_from_folder
@@ -258,6 +259,83 @@ def test_ranks_and_special_tokens_give_transformers_ids(
     texts = mixed_strings(special=("<|begin_of_text|>", "<|eot_id|>", f"<|reserved_token_{len(table) + 1}|>"))
     assert differing(ours.encode, theirs.encode, texts) == []
     assert ours.end_ids == {theirs.eos_token_id} == {len(table) + 3}
+
+
+# tekken.json
+
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+TEKKEN_PATTERN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*|\p{{N}}|"
+    rf" ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{BLANKS}"
+)
+
+
+def tekken_folder(folder: Path, ranks: dict[bytes, int], special: list[str] | None, **config: Any) -> Path:
+    vocab = [
+        {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
+        for token, rank in ranks.items()
+    ]
+    standard = {
+        "pattern": TEKKEN_PATTERN,
+        "num_vocab_tokens": len(ranks),
+        "default_vocab_size": len(ranks) + 50,
+        "default_num_special_tokens": 50,
+        "version": "v7",
+    }
+    fields: dict[str, Any] = {"config": standard | config, "vocab": vocab}
+    if special is not None:
+        fields["special_tokens"] = [
+            {"rank": rank, "token_str": text, "is_control": True} for rank, text in enumerate(special)
+        ]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tekken.json").write_text(json.dumps(fields), encoding="utf-8")
+    return folder
+
+
+TEKKEN_SPECIAL = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"]
+
+
+@pytest.mark.parametrize("unused", [0, 40])
+def test_tekkens_ids_are_those_of_plain_pair_merging_and_of_transformers(unused: int, tmp_path: Path) -> None:
+    table = ranks()
+    size = len(table) - unused
+    folder = tekken_folder(tmp_path / "a", table, TEKKEN_SPECIAL, default_vocab_size=size + 50)
+    ours = tokenizer_from_folder(folder)
+    used = {token: rank for token, rank in table.items() if rank < size}
+    pattern = regex.compile(TEKKEN_PATTERN)
+
+    def reference(text: str) -> list[int]:
+        return [50 + id for word in pattern.findall(text) for id in merged_pairs(word.encode(), used)]
+
+    plain = [text for text in mixed_strings() if not any(token in text for token in TEKKEN_SPECIAL)]
+    assert len(plain) > 900 and differing(plain_ids(ours), reference, plain) == []
+    theirs = MistralConverter(str(folder / "tekken.json")).converted()
+    texts = mixed_strings(special=(*TEKKEN_SPECIAL, "<SPECIAL_5>", "<SPECIAL_49>", "<SPECIAL_50>"))
+    assert differing(plain_ids(ours), lambda text: theirs.encode(text).ids, texts) == []
+    assert ours.vocab_size == theirs.get_vocab_size() == size + 50
+    ours.save(tmp_path / "b")
+    again = AutoTokenizer.from_pretrained(tmp_path / "b")
+    assert differing(ours.encode, again.encode, texts) == []
+
+
+def test_tekken_puts_its_begin_before_a_text_ends_at_its_end_and_says_what_chat_lacks(tmp_path: Path) -> None:
+    table = ranks()
+    tokenizer = tokenizer_from_folder(tekken_folder(tmp_path, table, TEKKEN_SPECIAL))
+    assert tokenizer.encode("a") == [1, 50 + ord("a")] and tokenizer.end_ids == {2}
+    assert tokenizer.decode(tokenizer.encode("a</s>é")) == "aé"
+    assert "no chat template" in tokenizer.notices[0]
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content }}", encoding="utf-8")
+    assert not tokenizer_from_folder(tmp_path).notices
+
+
+def test_an_early_tekken_file_leaves_out_the_special_tokens_and_has_mistrals_usual_ones(
+    tmp_path: Path,
+) -> None:
+    tokenizer = tokenizer_from_folder(tekken_folder(tmp_path, ranks(), None, version="v3"))
+    text = (
+        "<unk><s></s>[INST][/INST][AVAILABLE_TOOLS][TOOL_CALLS]<pad>[SYSTEM_PROMPT][TOOL_CONTENT]<SPECIAL_20>"
+    )
+    assert tokenizer.encode(text, add_special_tokens=False) == [0, 1, 2, 3, 4, 5, 9, 11, 17, 19, 20]
 
 
 def test_the_special_tokens_of_qwen_and_kimi_follow_their_ranks(tmp_path: Path) -> None:

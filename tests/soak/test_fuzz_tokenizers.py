@@ -9,10 +9,11 @@ import pytest
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.soak.fuzzing import nothing_but_clear_refusals, soak
+from tests.soak.fuzzing import anything, extreme, keep_trying, nothing_but_clear_refusals, scalars, soak
 from tests.unit.text_samples import mixed_strings, training_lines
 
 from penjing.text.folder_tokenizer import tokenizer_from_folder
+from penjing.text.pretokenizer_patterns import TEKKEN
 
 TEXTS = [*mixed_strings(20), "①ﬁ Å\r\n"]
 
@@ -73,6 +74,54 @@ def test_ranks_of_any_bytes(tmp_path: Path, changes: list[tuple[float, bytes]], 
     config = {"tokenizer_class": "QWenTokenizer"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     (tmp_path / "qwen.tiktoken").write_bytes(edited(RANKS, changes, kept))
+    with nothing_but_clear_refusals():
+        tokenizer = tokenizer_from_folder(tmp_path)
+        for text in TEXTS:
+            tokenizer.decode(tokenizer.encode(text))
+
+
+VOCAB = [
+    {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
+    for rank, token in enumerate([*(bytes([byte]) for byte in range(256)), b"th", b"the", b" th"])
+]
+counts = st.integers(0, 300) | extreme | scalars
+entries = anything | st.fixed_dictionaries(
+    {"rank": counts, "token_bytes": st.sampled_from(["", "dGg=", "eHg=", "?"]) | st.text(max_size=4)}
+)
+special = anything | st.fixed_dictionaries(
+    {"rank": st.integers(0, 3) | anything, "token_str": st.sampled_from(["<s>", "</s>", "a", ""]) | scalars}
+)
+
+
+@keep_trying(1 / 4)
+@soak
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "default_vocab_size": counts,
+            "default_num_special_tokens": counts,
+            "version": st.sampled_from(["v3", "v13"]) | scalars,
+            "pattern": scalars,
+        },
+    ),
+    st.lists(st.tuples(st.integers(0, len(VOCAB)), entries), max_size=2) | anything,
+    st.lists(special, max_size=3) | anything,
+)
+def test_a_tekken_file_of_any_json(tmp_path: Path, config: dict, changes: object, names: object) -> None:
+    standard = {
+        "pattern": TEKKEN,
+        "default_vocab_size": 262,
+        "default_num_special_tokens": 3,
+        "version": "v7",
+    }
+    vocab: object = changes
+    if isinstance(changes, list) and all(isinstance(change, tuple) for change in changes):
+        vocab = [*VOCAB]
+        for place, entry in changes:
+            vocab[place : place + 1] = [entry]
+    fields = {"config": standard | config, "vocab": vocab, "special_tokens": names}
+    (tmp_path / "tekken.json").write_text(json.dumps(fields), encoding="utf-8")
     with nothing_but_clear_refusals():
         tokenizer = tokenizer_from_folder(tmp_path)
         for text in TEXTS:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 from huggingface_hub import close_session, constants
@@ -18,12 +18,17 @@ from huggingface_hub import close_session, constants
 @dataclass
 class Repo:
     """Revisions by name, each of them files by name. `cut` says how many bytes of a file are sent before the
-    connection breaks, time after time; then it is sent whole. A `status` but 200 is the only answer."""
+    connection breaks, time after time; then it is sent whole. A `status` but 200 is the only answer; one
+    without `ranges` sends whole files only; parts of files come from `shift` bytes after those asked for.
+    What lies `elsewhere` is sent by another address, to which the hub leads, as it does for large files."""
 
     revisions: dict[str, dict[str, bytes]]
     status: int = 200
     private: bool = False
     gated: bool = False
+    ranges: bool = True
+    shift: int = 0
+    elsewhere: bool = False
     cut: dict[str, list[int]] = field(default_factory=dict)
 
     def commit(self, revision: str) -> str | None:
@@ -49,12 +54,18 @@ class Hub:
 
     @property
     def fetched(self) -> list[str]:
-        """The names of files whose content was sent, in order."""
+        """The names of files whose content was sent up to its end, in order."""
         return [
             path.split("/resolve/")[1].partition("/")[2]
-            for method, path, _ in self.asked
-            if method == "GET" and "/resolve/" in path
+            for method, path, headers in self.asked
+            if method == "GET" and "/resolve/" in path and headers.get("range", "-").endswith("-")
         ]
+
+    def parts(self, name: str) -> list[tuple[int, int]]:
+        """The first and last byte of each part of the file that was asked for."""
+        asked = [headers.get("range", "-") for _, path, headers in self.asked if path.endswith(f"/{name}")]
+        ranges = [asked.removeprefix("bytes=").split("-") for asked in asked if not asked.endswith("-")]
+        return [(int(first), int(last)) for first, last in ranges]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -91,7 +102,7 @@ def point_at(url: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(cache / "no-token"))
     monkeypatch.setattr("huggingface_hub.utils._detect_agent.detect_agent", lambda: None, raising=False)
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
     close_session()
 
 
@@ -102,7 +113,7 @@ def environment_for(hub: Hub, home: Path) -> dict[str, str]:
         "HF_HOME": str(home),
         "HF_HUB_OFFLINE": "0",
         "HF_TOKEN": "",
-        "NO_PROXY": "127.0.0.1",
+        "NO_PROXY": "127.0.0.1,localhost",
     }
 
 
@@ -128,6 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._about(match[1], match[2], match[3] or "main")
         elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             self._file(match[1], match[2], match[3])
+        elif match := re.fullmatch(r"/elsewhere/([^/]+/[^/]+)/([^/]+)/(.+)", path):
+            repo = self.hub.repos[match[1]]
+            self._part(repo, repo.files(match[2])[match[3]], match[3], {})
         else:
             self._send(404, b"{}")
 
@@ -169,12 +183,25 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(401, b"", {"X-Error-Code": "GatedRepo"})
             return
         data = repo.files(commit)[path]
-        headers = {"ETag": f'"{hashlib.sha1(data).hexdigest()}"', "X-Repo-Commit": commit}
-        start = int(self.headers.get("Range", "bytes=0-")[6:].partition("-")[0])
-        if start:
-            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        tag = f'"{hashlib.sha1(data).hexdigest()}"'
+        if repo.elsewhere:
+            other = self.hub.url.replace("127.0.0.1", "localhost")
+            there = {"Location": f"{other}/elsewhere/{name}/{commit}/{quote(path)}"}
+            linked = {"X-Linked-Size": str(len(data)), "X-Linked-ETag": tag, "X-Repo-Commit": commit}
+            self._send(302, b"", there | linked)
+        else:
+            self._part(repo, data, path, {"ETag": tag, "X-Repo-Commit": commit})
+
+    def _part(self, repo: Repo, data: bytes, path: str, headers: dict[str, str]) -> None:
+        """Send the part of the file that is asked for, or all of it."""
+        first, _, last = self.headers.get("Range", "bytes=0-")[6:].partition("-")
+        part = repo.ranges and (int(first) > 0 or last != "")
+        start, end = 0, len(data)
+        if part:
+            start, end = int(first) + repo.shift, int(last or len(data) - 1) + 1 + repo.shift
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
         cuts = repo.cut.get(path) if self.command == "GET" else None
-        self._send(206 if start else 200, data[start:], headers, cuts.pop(0) if cuts else None)
+        self._send(206 if part else 200, data[start:end], headers, cuts.pop(0) if cuts else None)
 
     def _send(
         self, status: int, data: bytes, headers: Mapping[str, str] = {}, cut: int | None = None

@@ -1,10 +1,11 @@
 """Tiny random models on disk in Hugging Face's and GGUF's form, for tests that need no quality."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
 import torch
 from tests.unit.text_samples import byte_level_backend, write_folder
 
@@ -64,8 +65,15 @@ def prompt(length: int = 24, rows: int = 2, vocab: int = 640) -> tuple[torch.Ten
     return ids, torch.arange(length).expand(rows, -1)
 
 
-def gguf_model(path: Path, tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any] = CONFIG) -> Path:
-    """The same model as llama.cpp writes it: its names, its keys, and Q and K rows in its order."""
+def gguf_model(
+    path: Path,
+    tensors: Mapping[str, torch.Tensor],
+    config: Mapping[str, Any] = CONFIG,
+    blocks: Sequence[gguf.GGMLQuantizationType] = (),
+) -> Path:
+    """The same model as llama.cpp writes it: its names, its keys, and Q and K rows in its order. Matrices are
+    in the first type of `blocks` that divides their rows, else floats; of K-quants the values are all zero,
+    as the gguf package can't make them."""
     arch = config["model_type"]
     writer = gguf.GGUFWriter(path, arch)
     writer.add_block_count(config["num_hidden_layers"])
@@ -83,9 +91,22 @@ def gguf_model(path: Path, tensors: Mapping[str, torch.Tensor], config: Mapping[
         for leaf, heads in (("q_proj", "num_attention_heads"), ("k_proj", "num_key_value_heads")):
             if leaf in name and arch == "llama":
                 stored = stored.unflatten(0, (config[heads], 2, -1)).transpose(1, 2).reshape(stored.shape)
-        writer.add_tensor(table.get_name(name, (".weight", ".bias")), stored.contiguous().numpy())
+        fitting = (
+            t for t in blocks if stored.dim() == 2 and not stored.shape[-1] % gguf.GGML_QUANT_SIZES[t][0]
+        )
+        type_ = next(fitting, gguf.GGMLQuantizationType.F32)
+        data = _stored_as(stored.contiguous().numpy(), type_)
+        writer.add_tensor(table.get_name(name, (".weight", ".bias")), data, raw_dtype=type_)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _stored_as(values: np.ndarray, type_: gguf.GGMLQuantizationType) -> np.ndarray:
+    try:
+        return gguf.quants.quantize(values, type_)
+    except NotImplementedError:
+        weights, nbytes = gguf.GGML_QUANT_SIZES[type_]
+        return np.zeros((len(values), values.shape[1] // weights * nbytes), np.uint8)

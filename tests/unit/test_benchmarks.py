@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import nearest, quality, tables
+from benchmarks import nearest, quality, random_qwen3, tables
 from benchmarks.twin import rescale, write_twin
 from tests.e2e.models import write_model, write_text
 from torch import nn
@@ -67,6 +67,16 @@ def test_rounding_to_nearest_counts_four_and_a_half_bits_a_rounded_weight(model:
     rounded_weights = sum(weight.numel() for weight in linears(model).values())
     kept = model.ledger.parameters - rounded_weights
     assert nearest.round_to_nearest(model)[1] == rounded_weights * 4.5 / 8 + 2 * kept
+
+
+def test_a_random_qwen3_is_the_same_model_in_both_forms(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    small = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2}
+    monkeypatch.setattr(random_qwen3, "CONFIG", random_qwen3.CONFIG | small | {"head_dim": 16})
+    monkeypatch.setattr(random_qwen3, "SHARD_BYTES", 50_000)
+    random_qwen3.write_random_qwen3(tmp_path / "m", tmp_path / "m.gguf", folder, layers=3)
+    first, second = penjing.load(tmp_path / "m"), penjing.load(tmp_path / "m.gguf")
+    assert len(list((tmp_path / "m").glob("*.safetensors"))) > 1 and first.config.num_hidden_layers == 3
+    assert torch.equal(logits(first), logits(second)) and logits(first).isfinite().all()
 
 
 def test_a_measured_row_is_not_measured_again_until_settings_change(folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.unit.hub_server import Hub, Repo, files_of, point_at, serving
 from tests.unit.models import hf_model
 
 from penjing.errors import InputError, ResourceError, UnsupportedError
-from penjing.formats.locate import locate
+from penjing.formats.locate import Located, Progress, bring, find
 from penjing.formats.open import open_checkpoint
 from penjing.formats.reference import HubReference, read_reference
 from penjing.model.opening import open_model
@@ -33,12 +33,24 @@ LITTER = [
     "picture.png",
     "tf_model.h5",
 ]
+
+
+def locate(ref: str | Path, progress: Progress | None = None) -> Located:
+    """All of a model on this machine, without a look at what it is."""
+    return bring(find(ref), progress)
+
+
 NO_IDS = [
     "name",
     "name/",
     "a/b/c",
     "name.gguf",
-    "a/b/c/d.gguf",
+    "a/b//d.gguf",
+    "a/b/../d.gguf",
+    "a/b/./d.gguf",
+    "a/b/c\\d.gguf",
+    "a/b/c:/d.gguf",
+    "a/b/c\n/d.gguf",
     "./org/name",
     "../name",
     "/org/name",
@@ -95,6 +107,7 @@ class TestWhatIsNamed:
             ("Org-1/na_me.2@refs/pr/3", HubReference("Org-1/na_me.2", revision="refs/pr/3")),
             ("org/name/a-Q4_K_M.gguf", HubReference("org/name", "a-Q4_K_M.gguf")),
             ("org/name/a.gguf@main", HubReference("org/name", "a.gguf", "main")),
+            ("org/name/Q4_K_M/a.gguf@main", HubReference("org/name", "Q4_K_M/a.gguf", "main")),
         ],
     )
     def test_a_hub_id_is_read(self, ref, named):
@@ -325,8 +338,8 @@ class TestABrokenConnection:
         shard = max(name for name in sharded if name.endswith(".safetensors"))
         repo.cut[shard] = [1000, 500]
         told: list[tuple[int, int]] = []
-        opened = open_model("org/tiny", lambda *now: told.append(now))
-        assert (opened.plan.checkpoint.path / shard).read_bytes() == sharded[shard]
+        folder = locate("org/tiny", lambda *now: told.append(now)).path
+        assert (folder / shard).read_bytes() == sharded[shard]
         ranges = [headers.get("range") for method, path, headers in hub.asked if path.endswith(shard)]
         assert ranges[-2:] == ["bytes=1000-", "bytes=1500-"] and told[-1][0] == told[-1][1]
 

@@ -10,6 +10,7 @@ import pytest
 
 from penjing.errors import InputError, UnsupportedError
 from penjing.text.folder_tokenizer import tokenizer_from_folder
+from penjing.text.pretokenizer_patterns import TEKKEN
 from penjing.text.sentencepiece_model import read_sentencepiece
 from penjing.text.tokenizer import Tokenizer
 from penjing.text.wire_format import read_fields
@@ -174,6 +175,30 @@ def test_the_blank_before_a_text_comes_once_or_after_each_special_token(tmp_path
         )
 
 
+def tekken(special: Any = ("<s>", "</s>"), vocab: Any = None, **config: Any) -> dict[str, Any]:
+    """A `tekken.json` of the 256 bytes and two special tokens."""
+    entries = [
+        {"rank": byte, "token_bytes": base64.b64encode(bytes([byte])).decode(), "token_str": None}
+        for byte in range(256)
+    ]
+    standard = {
+        "pattern": TEKKEN,
+        "default_vocab_size": 258,
+        "default_num_special_tokens": 2,
+        "version": "v7",
+    }
+    named = [{"rank": n, "token_str": text, "is_control": True} for n, text in enumerate(special)]
+    return {
+        "config": standard | config,
+        "vocab": entries if vocab is None else [*entries, *vocab],
+        "special_tokens": named,
+    }
+
+
+def tekken_entry(data: bytes, rank: Any = 256) -> dict[str, Any]:
+    return {"rank": rank, "token_bytes": base64.b64encode(data).decode(), "token_str": None}
+
+
 RANKS = b"".join(base64.b64encode(bytes([byte])) + b" %d\n" % byte for byte in range(256))
 
 
@@ -199,6 +224,21 @@ RANKS = b"".join(base64.b64encode(bytes([byte])) + b" %d\n" % byte for byte in r
             },
             "add_prefix_space",
         ),
+        ({"tekken__json": tekken(pattern=r"\w+")}, r"cuts text by a pattern .* \('.*w\+'\)"),
+        (
+            {"tekken__json": tekken() | {"special_tokens": None, "config": tekken(version="v11")["config"]}},
+            "v11",
+        ),
+        *(
+            (
+                {
+                    name: RANKS,
+                    "tokenizer_config__json": {"tokenizer_class": kind, "auto_map": {"AutoTokenizer": []}},
+                },
+                rf"{kind}.* code in the folder, which penjing never runs: .* with tokenizer\.json",
+            )
+            for name, kind in (("tokenizer__model", "ChatGLM4Tokenizer"), ("hy__tiktoken", "HYTokenizer"))
+        ),
         ({"vocab__json": {"a": 0}}, "only vocab.json"),
         ({"spiece__model": model()}, "only spiece.model"),
     ],
@@ -219,6 +259,32 @@ LATE = {"added_tokens_decoder": {"300": {"content": "<|im_end|>"}}}
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
+        ({"tekken__json": {}}, "config with a pattern"),
+        ({"tekken__json": b"{"}, "isn't valid JSON"),
+        ({"tekken__json": tekken(default_vocab_size="many")}, "default_vocab_size in .* should be a number"),
+        ({"tekken__json": tekken(default_num_special_tokens=-1)}, "default_num_special_tokens"),
+        ({"tekken__json": tekken(default_num_special_tokens=10**9)}, "doesn't fit the 2 special tokens"),
+        ({"tekken__json": tekken(default_num_special_tokens=1)}, "doesn't fit the 2 special tokens"),
+        ({"tekken__json": tekken(default_vocab_size=259)}, "list of at least 257 tokens"),
+        ({"tekken__json": tekken(default_vocab_size=5)}, "list of at least 256 tokens"),
+        ({"tekken__json": tekken() | {"vocab": {}}}, "list of at least 256 tokens"),
+        ({"tekken__json": tekken() | {"special_tokens": {}}}, "should be a list"),
+        ({"tekken__json": tekken() | {"special_tokens": [{"rank": 1, "token_str": "a"}]}}, "ranks from 0"),
+        ({"tekken__json": tekken() | {"special_tokens": [{"rank": [], "token_str": "a"}]}}, "ranks from 0"),
+        ({"tekken__json": tekken(special=("<s>", ""))}, "should have texts"),
+        ({"tekken__json": tekken(special=("<s>", "<s>"))}, "same name"),
+        ({"tekken__json": tekken(special=("<s>", "a"))}, "'a' both as a special token"),
+        *(
+            ({"tekken__json": tekken(vocab=[entry], default_vocab_size=259)}, words)
+            for entry, words in (
+                (tekken_entry(b"ab", rank=257), "damaged entry, number 256"),
+                (tekken_entry(b""), "damaged entry"),
+                ({"rank": 256, "token_bytes": "\u00e9"}, "damaged entry"),
+                ({"rank": 256, "token_bytes": "?"}, "damaged entry"),
+                ("ab", "damaged entry"),
+                (tekken_entry(b"a"), "same token twice, again as number 256"),
+            )
+        ),
         ({"tokenizer__model": b"version https://git-lfs.github.com/spec/v1\n"}, "git-lfs pointer"),
         ({"qwen__tiktoken": b"IQ== 0\n", "tokenizer_config__json": QWEN}, "no token for the byte 0"),
         ({"qwen__tiktoken": RANKS + b"IQ== 256\n"}, "twice"),

@@ -139,8 +139,8 @@ def test_another_token_at_an_id_is_another_mapping(one: list[str], other: list[s
 
 
 def test_a_folder_with_another_kind_of_tokenizer_names_it_and_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "tekken.json").write_bytes(b"{}")
-    with pytest.raises(UnsupportedError, match=r"only tekken\.json.*save_pretrained"):
+    (tmp_path / "vocab.txt").write_bytes(b"[UNK]")
+    with pytest.raises(UnsupportedError, match=r"only vocab\.txt.*save_pretrained"):
         tokenizer_from_folder(tmp_path)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penjing.cli.session import Session
 from penjing.cli.wording import megabytes
-from penjing.formats.locate import Located, locate
-from penjing.formats.reference import read_reference
+from penjing.formats.locate import Located, find
 
 if TYPE_CHECKING:
     from penjing.api import Model
@@ -16,11 +14,15 @@ if TYPE_CHECKING:
 
 
 def find_model(session: Session, ref: str) -> Located:
-    """Where the model lies; from the hub it is fetched first, with a bar."""
-    if isinstance(read_reference(ref), Path):
-        return locate(ref)
+    """Where the model lies; from the hub it is fetched first, with a bar, unless its headers speak against
+    it."""
+    located = find(ref)
+    if not located.elsewhere:
+        return located
+    from penjing.model.opening import bring_model
+
     with session.work(f"fetching {ref}") as bar:
-        return locate(ref, bar)
+        return bring_model(located, bar)
 
 
 def open_models(*located: Located) -> list[OpenedModel]:

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penjing.cli.loading import find_model
 from penjing.cli.options import DebugOption, JsonOption, ModelArgument, ThreadsOption
 from penjing.cli.session import session
 from penjing.cli.wording import listing, megabytes, millions
@@ -21,11 +20,11 @@ def show(
 ) -> None:
     """Say what a model is. Its shape, size, storage, tokenizer and oddities; no weights are loaded."""
     with session(json, debug, threads) as this:
-        located = find_model(this, model)
         this.doing = f"reading {model}"
-        from penjing.model.opening import open_model
+        from penjing.formats.locate import find
+        from penjing.model.opening import open_located
 
-        opened = open_model(located)
+        opened = open_located(find(model))
         facts = _facts(opened)
         this.result(facts, _as_text(facts))
 

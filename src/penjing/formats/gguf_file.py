@@ -1,14 +1,14 @@
 """A GGUF model: one file, or all parts of one that was split."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from penjing.errors import InputError
 from penjing.formats.checkpoint import Checkpoint, TensorInfo
 from penjing.formats.gguf_header import GGUFHeader, read_header
-from penjing.formats.mapped import MappedFile
+from penjing.formats.mapped import FileBytes, MappedFile
 from penjing.formats.quote import quote
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class GGUFFile:
 
     kind: Literal["gguf"] = "gguf"
 
-    def __init__(self, path: Path, files: Sequence[MappedFile], headers: Sequence[GGUFHeader]) -> None:
+    def __init__(self, path: Path, files: Sequence[FileBytes], headers: Sequence[GGUFHeader]) -> None:
         self.path = path
         self.config: Mapping[str, Any] = headers[0].metadata
         self._files = {file.path: file for file in files}
@@ -64,18 +64,20 @@ class GGUFFile:
         self._files[info.file].release(info.offset, info.nbytes)
 
 
-def open_gguf(path: Path) -> Checkpoint:
+def open_gguf(path: Path, elsewhere: Mapping[str, FileBytes] = {}) -> Checkpoint:
     """Open and check a GGUF file; with any part of a split model, all of it.
 
-    No tensor is read. Raises InputError where a file is missing, cut short or damaged, and UnsupportedError
-    for a version, byte order or type that penjing doesn't know.
+    `elsewhere` has the bytes of files that aren't in the folder, by their names in it. No tensor is read.
+    Raises InputError where a file is missing, cut short or damaged, and UnsupportedError for a version, byte
+    order or type that penjing doesn't know.
     """
-    file = MappedFile(path)
+    file = elsewhere.get(path.name) or MappedFile(path)
     header = read_header(file)
     count = header.metadata.get("split.count", 1)
     if count == 1 or count == 0:
         return GGUFFile(path, [file], [header])
-    files = [MappedFile(part) for part in _part_paths(path, count)]
+    parts = _part_paths(path, count, elsewhere.keys())
+    files = [elsewhere.get(part.name) or MappedFile(part) for part in parts]
     headers = [read_header(part) for part in files]
     for number, (part, part_header) in enumerate(zip(files, headers, strict=True)):
         place = (part_header.metadata.get("split.no"), part_header.metadata.get("split.count"))
@@ -87,7 +89,7 @@ def open_gguf(path: Path) -> Checkpoint:
     return _whole(GGUFFile(path, files, headers))
 
 
-def _part_paths(path: Path, count: Any) -> list[Path]:
+def _part_paths(path: Path, count: Any, elsewhere: Set[str]) -> list[Path]:
     match = PART_NAME.fullmatch(path.name)
     if type(count) is not int or match is None or int(match[3]) != count:
         raise InputError(
@@ -95,7 +97,7 @@ def _part_paths(path: Path, count: Any) -> list[Path]:
             "'-00001-of-0000N.gguf' for the others to be found; give the parts their original names."
         )
     parts = [path.with_name(f"{match[1]}-{number:05}-of-{match[3]}.gguf") for number in range(1, count + 1)]
-    missing = [part.name for part in parts if not part.is_file()]
+    missing = [part.name for part in parts if not part.is_file() and part.name not in elsewhere]
     if missing:
         raise InputError(
             f"{path} is one of {count} parts, and these aren't in {path.parent}: {', '.join(missing)}; "

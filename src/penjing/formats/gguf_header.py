@@ -13,7 +13,7 @@ from gguf import GGMLQuantizationType, GGUFValueType
 
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.checkpoint import TensorInfo
-from penjing.formats.mapped import MappedFile
+from penjing.formats.mapped import FileBytes
 from penjing.formats.quote import quote
 from penjing.packed.ggml.blocks import TYPES, packed_nbytes
 
@@ -56,20 +56,20 @@ class GGUFHeader:
     tensors: dict[str, TensorInfo]
 
 
-def read_header(file: MappedFile) -> GGUFHeader:
+def read_header(file: FileBytes) -> GGUFHeader:
     """Metadata and tensors of the file; nothing of the tensors' data is read.
 
     Raises InputError where the file is cut short or damaged, and UnsupportedError for a version, byte order
     or type that penjing doesn't know. The message names the file and the field.
     """
-    with file.path.open("rb") as stream:
+    with file.stream() as stream:
         return _Reader(file, stream).header()
 
 
 class _Reader:
     """Reads fields in order and never beyond the end of the file."""
 
-    def __init__(self, file: MappedFile, stream: BinaryIO) -> None:
+    def __init__(self, file: FileBytes, stream: BinaryIO) -> None:
         self.path = file.path
         self.file = file
         self.stream = stream

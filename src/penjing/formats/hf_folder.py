@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.checkpoint import Checkpoint, TensorInfo
 from penjing.formats.json_file import read_json
-from penjing.formats.mapped import MappedFile
+from penjing.formats.mapped import FileBytes, MappedFile
 from penjing.formats.quote import quote
 from penjing.formats.safetensors_file import read_header, read_tensor
 
@@ -34,7 +34,7 @@ class HFFolder:
         self,
         path: Path,
         config: Mapping[str, Any],
-        files: Iterable[MappedFile],
+        files: Iterable[FileBytes],
         tensors: Mapping[str, TensorInfo],
         notices: Iterable[str],
     ) -> None:
@@ -62,32 +62,35 @@ class HFFolder:
         self._files[info.file].release(info.offset, info.nbytes)
 
 
-def open_hf_folder(path: Path) -> Checkpoint:
+def open_hf_folder(path: Path, elsewhere: Mapping[str, FileBytes] = {}) -> Checkpoint:
     """Open and check a folder: its config, its index and the header of every file of weights.
 
-    No tensor is read. Raises InputError where something is missing, truncated or contradicts itself, and
-    UnsupportedError for weights of a kind that penjing doesn't open (pickle files, adapters).
+    `elsewhere` has the bytes of weights that aren't in the folder, by their names in it. No tensor is read.
+    Raises InputError where something is missing, truncated or contradicts itself, and UnsupportedError for
+    weights of a kind that penjing doesn't open (pickle files, adapters).
     """
-    names = _file_names(path)
+    names = _file_names(path) | elsewhere.keys()
     if CONFIG not in names:
         raise refusal(path, names)
     config = read_json(path / CONFIG)
     if INDEX in names:
-        return _open_sharded(path, names, config)
+        return _open_sharded(path, names, config, elsewhere)
     weights, notices = single_file(path, names)
-    file = MappedFile(path / weights)
+    file = elsewhere.get(weights) or MappedFile(path / weights)
     return HFFolder(path, config, [file], read_header(file), notices)
 
 
-def _open_sharded(path: Path, names: set[str], config: Mapping[str, Any]) -> HFFolder:
+def _open_sharded(
+    path: Path, names: set[str], config: Mapping[str, Any], elsewhere: Mapping[str, FileBytes]
+) -> HFFolder:
     shards = read_index(path / INDEX)
     check_shards(path, names, shards.keys())
     stale = safetensors_names(names) - shards.keys()
     notices = [f"Files that {INDEX} doesn't list are ignored: {some(stale)}."] if stale else []
-    files: list[MappedFile] = []
+    files: list[FileBytes] = []
     tensors: dict[str, TensorInfo] = {}
     for shard, listed in sorted(shards.items()):
-        file = MappedFile(path / shard)
+        file = elsewhere.get(shard) or MappedFile(path / shard)
         header = read_header(file)
         lacking = listed - header.keys()
         if lacking:

@@ -1,7 +1,8 @@
 """Which files of a repository on the hub make up the model: none but those that are read.
 
-Names come from strangers. Only names of files at the top of the repository are ever taken, and templates from
-their one folder, so that no name leads out of the folder that the files are put in.
+Names come from strangers. Only names of files at the top of the repository are ever taken, templates from
+their one folder, and GGUF files from any that is plainly named, so that no name leads out of the folder that
+the files are put in.
 """
 
 import re
@@ -20,7 +21,7 @@ from penjing.formats.hf_folder import (
     safetensors_names,
     single_file,
 )
-from penjing.formats.reference import HubReference
+from penjing.formats.reference import HubReference, is_plain
 
 _SMALL = {
     CONFIG,
@@ -44,7 +45,6 @@ _SMALL = {
 _SMALL_PATTERN = re.compile(
     r"[\w.-]+\.tiktoken|chat_template[\w.-]*\.jinja|additional_chat_templates/\w[\w.-]*\.jinja", re.A
 )
-_TOP = re.compile(r"[^/\\:\x00-\x1f]+")
 
 
 def small_files(names: Iterable[str]) -> set[str]:
@@ -67,7 +67,7 @@ def weight_files(hub: HubReference, names: Iterable[str], folder: Path) -> list[
 def gguf_files(hub: HubReference, names: Iterable[str]) -> list[str]:
     """The GGUF file to open, with the other parts if it is split; empty if the repository has a folder's form
     and no file was asked for. `InputError` where there are several to choose from."""
-    ggufs = {name for name in _top(names) if name.endswith(".gguf")}
+    ggufs = {name for name in names if name.endswith(".gguf") and is_plain(name)}
     if hub.file is not None:
         if hub.file not in ggufs:
             raise InputError(f"{hub.repo} on the hub has no file {hub.file!r}. {_choices(hub, ggufs)}")
@@ -91,9 +91,9 @@ def _with_parts(name: str, ggufs: set[str]) -> list[str]:
 
 def _choices(hub: HubReference, ggufs: Iterable[str]) -> str:
     ids = [str(HubReference(hub.repo, name, hub.revision)) for name in sorted(ggufs)]
-    return f"Give one of {', '.join(ids)}." if ids else "It has no GGUF file at its top."
+    return f"Give one of {', '.join(ids)}." if ids else "It has no GGUF file."
 
 
 def _top(names: Iterable[str]) -> set[str]:
     """Those that are plain names of files, in no folder."""
-    return {name for name in names if _TOP.fullmatch(name) and name not in (".", "..")}
+    return {name for name in names if "/" not in name and is_plain(name)}

@@ -4,10 +4,34 @@ import errno
 import mmap
 import os
 from pathlib import Path
+from typing import BinaryIO, Protocol
 
 from penjing.errors import InputError
 
 LFS_POINTER = b"version https://git-lfs"
+
+
+class FileBytes(Protocol):
+    """What readers ask of a weights file, wherever it lies; `notice` is a sentence for the user, or None."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def notice(self) -> str | None: ...
+
+    def bytes(self, offset: int, nbytes: int) -> memoryview:
+        """`nbytes` bytes from `offset`, not to be written to; InputError where the file ends first."""
+        ...
+
+    def stream(self) -> BinaryIO:
+        """The file from its start, to be read in order and closed."""
+        ...
+
+    def release(self, offset: int, nbytes: int) -> None:
+        """Let the memory behind these bytes go; asking for them again is allowed."""
+        ...
 
 
 class MappedFile:
@@ -54,6 +78,10 @@ class MappedFile:
             if file.readinto(data) != nbytes:
                 raise InputError(f"{self.path} became shorter while it was read.")
         return memoryview(data)
+
+    def stream(self) -> BinaryIO:
+        """The file from its start, to be read in order and closed."""
+        return self.path.open("rb")
 
     def release(self, offset: int, nbytes: int) -> None:
         """Let the memory behind these bytes go; they are read from the file again when next used.

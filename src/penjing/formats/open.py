@@ -1,5 +1,6 @@
 """Open whatever a path leads to."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from penjing.errors import InputError, UnsupportedError
@@ -7,20 +8,24 @@ from penjing.formats.checkpoint import Checkpoint
 from penjing.formats.gguf_file import open_gguf
 from penjing.formats.gguf_header import MAGIC
 from penjing.formats.hf_folder import CONFIG, PICKLE_SUFFIXES, open_hf_folder
-from penjing.formats.mapped import refuse_lfs_pointer
+from penjing.formats.mapped import FileBytes, refuse_lfs_pointer
 from penjing.formats.reference import existing_path
 
 _ZIP_MAGIC = b"PK\x03\x04"
 
 
-def open_checkpoint(path: str | Path) -> Checkpoint:
+def open_checkpoint(path: str | Path, elsewhere: Mapping[str, FileBytes] = {}) -> Checkpoint:
     """The checkpoint in a Hugging Face folder or a GGUF file, opened and checked; no tensor is read.
 
-    A GGUF file is known by its content, whatever its name. Raises InputError for what is missing or damaged,
+    `elsewhere` has the bytes of files of weights that aren't there yet, by their names in the folder. A
+    GGUF file is known by its content, whatever its name. Raises InputError for what is missing or damaged,
     UnsupportedError for kinds of files that can't be opened; each says what to do.
     """
-    path = existing_path(path)
-    checkpoint = open_hf_folder(path) if path.is_dir() else _open_file(path)
+    if Path(path).name in elsewhere:
+        checkpoint = open_gguf(Path(path), elsewhere)
+    else:
+        path = existing_path(path)
+        checkpoint = open_hf_folder(path, elsewhere) if path.is_dir() else _open_file(path)
     if not checkpoint.tensors:
         raise InputError(f"{path} holds no tensors, so there is no model in it.")
     return checkpoint

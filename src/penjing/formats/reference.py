@@ -8,17 +8,18 @@ from penjing.errors import InputError
 
 _NAME = r"[A-Za-z0-9](?:[\w.-]*\w)?"
 _HUB = re.compile(
-    rf"(?P<repo>{_NAME}/{_NAME})(?:/(?P<file>[^/@]+\.gguf))?(?:@(?P<revision>\w[\w./-]*))?", re.A
+    rf"(?P<repo>{_NAME}/{_NAME})(?:/(?P<file>[^@]+\.gguf))?(?:@(?P<revision>\w[\w./-]*))?", re.A
 )
 # The hub knows no such names, and in a revision they could lead out of the folder of cached ones.
 _NEVER = re.compile(r"--|\.\.|\.git$|[/.]$")
 _LONGEST = 96
+_PLAIN = re.compile(r"[^/\\:\x00-\x1f]+")
 
 
 @dataclass(frozen=True)
 class HubReference:
-    """A repository on the Hugging Face hub: `repo` ("org/name"), one GGUF `file` of it or None, and a branch,
-    tag or commit, or None for the newest."""
+    """A repository on the Hugging Face hub: `repo` ("org/name"), one GGUF `file` of it, maybe in a folder
+    there, or None, and a branch, tag or commit, or None for the newest."""
 
     repo: str
     file: str | None = None
@@ -32,8 +33,8 @@ class HubReference:
 def read_reference(ref: str | Path) -> Path | HubReference:
     """The path `ref` if something is there, else the hub id that it may be; the hub isn't asked.
 
-    An id has the form org/name, org/name@revision, org/name/file.gguf or org/name/file.gguf@revision. Raises
-    `InputError` for what is neither. A `Path` is never an id.
+    An id has the form org/name, org/name@revision, org/name/file.gguf or org/name/file.gguf@revision, and the
+    file may lie in a folder. Raises `InputError` for what is neither. A `Path` is never an id.
     """
     if _exists(Path(ref)):
         return Path(ref)
@@ -41,6 +42,11 @@ def read_reference(ref: str | Path) -> Path | HubReference:
     if hub is None:
         raise _nothing_at(ref)
     return hub
+
+
+def is_plain(name: str) -> bool:
+    """Whether a file's name, with the folders that it lies in, leads nowhere but down."""
+    return all(_PLAIN.fullmatch(part) and part not in (".", "..") for part in name.split("/"))
 
 
 def existing_path(ref: str | Path) -> Path:
@@ -65,6 +71,8 @@ def _as_hub(ref: str) -> HubReference | None:
     if match is None or len(match["repo"]) > _LONGEST:
         return None
     if any(_NEVER.search(part) for part in (match["repo"], match["revision"] or "")):
+        return None
+    if match["file"] is not None and not is_plain(match["file"]):
         return None
     return HubReference(match["repo"], match["file"], match["revision"])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.checkpoint import TensorInfo
 from penjing.formats.json_file import parse_json
-from penjing.formats.mapped import MappedFile
+from penjing.formats.mapped import FileBytes
 from penjing.formats.quote import quote
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ DTYPES = {
 }
 
 
-def read_header(file: MappedFile) -> dict[str, TensorInfo]:
+def read_header(file: FileBytes) -> dict[str, TensorInfo]:
     """Every tensor of the file by name, in the order of the header.
 
     Raises InputError where the file is cut short, damaged or breaks the format, and UnsupportedError for an
@@ -58,7 +58,7 @@ def read_header(file: MappedFile) -> dict[str, TensorInfo]:
     return tensors
 
 
-def read_tensor(file: MappedFile, info: TensorInfo) -> "torch.Tensor":
+def read_tensor(file: FileBytes, info: TensorInfo) -> "torch.Tensor":
     """The mapped tensor that `info` (of this file) describes."""
     from penjing.formats.tensors import tensor_over, uint8_tensor
 
@@ -70,7 +70,7 @@ def read_tensor(file: MappedFile, info: TensorInfo) -> "torch.Tensor":
     return tensor_over(data, info.shape, info.dtype)
 
 
-def _header(file: MappedFile) -> tuple[int, dict[str, Any]]:
+def _header(file: FileBytes) -> tuple[int, dict[str, Any]]:
     """Where the data starts, and the parsed header."""
     if file.size < LENGTH_BYTES:
         raise InputError(f"{file.path} isn't a safetensors file: it has only {file.size} bytes.")
@@ -92,7 +92,7 @@ def _header(file: MappedFile) -> tuple[int, dict[str, Any]]:
     return start, parse_json(data, f"The header of {file.path}")
 
 
-def _tensor_info(file: MappedFile, name: str, entry: Any, start: int) -> TensorInfo:
+def _tensor_info(file: FileBytes, name: str, entry: Any, start: int) -> TensorInfo:
     where = f"{file.path}: tensor {quote(name)}"
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise InputError(f"{where} should have dtype, shape and data_offsets, but has {quote(entry)}.")
@@ -121,7 +121,7 @@ def _are_counts(values: Any) -> bool:
     return isinstance(values, list) and all(type(n) is int and 0 <= n <= MAX_ELEMENTS for n in values)
 
 
-def _check_cover(file: MappedFile, tensors: dict[str, TensorInfo], start: int) -> None:
+def _check_cover(file: FileBytes, tensors: dict[str, TensorInfo], start: int) -> None:
     """The format's rule: the tensors cover the data exactly, without overlap, hole or rest."""
     end = start
     for info in sorted(tensors.values(), key=lambda info: (info.offset, info.nbytes)):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penjing.errors import InputError
-from penjing.formats.locate import Located, Progress, locate
+from penjing.formats.locate import Located, Progress, bring, find
 from penjing.formats.open import open_checkpoint
 from penjing.model.plan import LoadPlan, plan_load
 from penjing.text.load import load_tokenizer
@@ -29,10 +29,23 @@ class OpenedModel:
 
 def open_model(ref: str | Path | Located, progress: Progress | None = None) -> OpenedModel:
     """Open a Hugging Face folder, a GGUF file, a folder that penjing wrote, or what a hub id names, and check
-    all of it but the values of its weights. `progress` is told of bytes that are fetched from the hub. Raises
-    `InputError` or `UnsupportedError`, and `ResourceError` if the disk has no room for what is fetched."""
-    located = ref if isinstance(ref, Located) else locate(ref, progress)
-    plan = plan_load(open_checkpoint(located.path))
+    all of it but the values of its weights. `progress` is told of bytes that are fetched from the hub: of
+    nothing that can be refused by its headers. Raises `InputError` or `UnsupportedError`, and
+    `ResourceError` if the disk has no room for what is fetched."""
+    return open_located(bring_model(ref if isinstance(ref, Located) else find(ref), progress))
+
+
+def bring_model(located: Located, progress: Progress | None = None) -> Located:
+    """The same model with all of it on this machine; of what is still on the hub the headers are judged
+    first, there."""
+    if located.elsewhere:
+        open_located(located)
+    return bring(located, progress)
+
+
+def open_located(located: Located) -> OpenedModel:
+    """Open and check the model where it lies, on the hub as well: to be shown, but not to be loaded."""
+    plan = plan_load(open_checkpoint(located.path, located.elsewhere))
     tokenizer = load_tokenizer(plan.checkpoint)
     notices = _compare_vocabularies(tokenizer, plan)
     return OpenedModel(

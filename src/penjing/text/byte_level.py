@@ -23,4 +23,4 @@ def bytes_of(piece: str) -> bytes:
 
 def piece_of(data: bytes) -> str:
     """The piece that spells these bytes."""
-    return "".join(_CHARACTERS[byte] for byte in data)
+    return data.decode("latin-1").translate(_CHARACTERS)

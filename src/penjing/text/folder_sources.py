@@ -16,20 +16,23 @@ from tokenizers import AddedToken
 from penjing.errors import InputError, UnsupportedError
 from penjing.formats.json_file import read_json
 from penjing.formats.quote import quote
+from penjing.text import pretokenizer_patterns as patterns
 from penjing.text.byte_level_backend import byte_level_backend, merge_pairs
 from penjing.text.folder_files import TOKENIZER_CONFIG, flag, read_bytes, read_text
 from penjing.text.piece_kinds import CONTROL, UNKNOWN
 from penjing.text.pretokenizers import rule_for
 from penjing.text.sentencepiece_backend import sentencepiece_backend
 from penjing.text.sentencepiece_model import SentencePieceModel, read_sentencepiece
+from penjing.text.tekken_file import read_tekken
 from penjing.text.tiktoken_file import is_tiktoken, read_ranks, vocabulary_and_merges
 
 _Known = TypeVar("_Known")
 
 TOKENIZER = "tokenizer.json"
 _MODEL = "tokenizer.model"
+TEKKEN = "tekken.json"
 _VOCABULARY, _MERGES = "vocab.json", "merges.txt"
-_OTHER_KINDS = ("spiece.model", "sentencepiece.bpe.model", "tekken.json", "vocab.json", "vocab.txt")
+_OTHER_KINDS = ("spiece.model", "sentencepiece.bpe.model", "vocab.json", "vocab.txt")
 
 # Classes that cut text as their SentencePiece model says, and whether they put BOS before it unless told.
 _SENTENCEPIECE = {
@@ -60,6 +63,8 @@ _CLASS_OF_MODEL = {
     "qwen3": "Qwen2Tokenizer",
     "qwen3_moe": "Qwen2Tokenizer",
 }
+
+_TEKKEN_ROLES = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
 _REPLACES_CHARACTERS = (
     "The SentencePiece model replaces characters of a text (as NFKC does); letters with several marks and "
@@ -119,6 +124,8 @@ def open_source(path: Path, config: Mapping[str, Any], listed: Mapping[int, Adde
     """
     if (path / TOKENIZER).is_file():
         return _from_tokenizer_json(path / TOKENIZER)
+    if (path / TEKKEN).is_file():
+        return _from_tekken(path / TEKKEN)
     ranks = sorted(path.glob("*.tiktoken"))
     if (path / _MODEL).is_file():
         data = read_bytes(path / _MODEL)
@@ -144,10 +151,28 @@ def _from_tokenizer_json(file: Path) -> Source:
     return Source(backend, file.name)
 
 
+def _from_tekken(file: Path) -> Source:
+    tekken = read_tekken(file)
+    if tekken.pattern != patterns.TEKKEN:
+        raise UnsupportedError(
+            f"{file} cuts text by a pattern that penjing doesn't know ({quote(tekken.pattern)}); {_REMEDY}"
+        )
+    pieces, merges = vocabulary_and_merges(tekken.ranks)
+    vocabulary = {piece: len(tekken.special) + rank for piece, rank in pieces.items()}
+    special = {text: id for id, text in enumerate(tekken.special)}
+    twice = vocabulary.keys() & special.keys()
+    if twice:
+        raise InputError(f"{file} has {quote(min(twice))} both as a special token and as another.")
+    backend = byte_level_backend(special | vocabulary, merges, rule_for("tekken"))
+    backend.add_special_tokens([AddedToken(text, normalized=False) for text in tekken.special])
+    roles = {role: text for role, text in _TEKKEN_ROLES.items() if text in special}
+    return Source(backend, file.name, roles, adds_bos=True)
+
+
 def _from_sentencepiece(
     file: Path, data: bytes, config: Mapping[str, Any], listed: Mapping[int, AddedToken]
 ) -> Source:
-    adds_bos = _known(_SENTENCEPIECE, _class(config) or "LlamaTokenizer", file)
+    adds_bos = _known(_SENTENCEPIECE, _class(config) or "LlamaTokenizer", file, config)
     model = _renamed(read_sentencepiece(data, str(file)), listed)
     model = replace(model, add_dummy_prefix=flag(config, "add_prefix_space", model.add_dummy_prefix))
     backend = sentencepiece_backend(model, prefix_once=not flag(config, "legacy", True))
@@ -181,7 +206,7 @@ def _from_ranks(
             f"{file} holds byte-pair ranks but no rule by which text is cut, and {TOKENIZER_CONFIG} names no "
             f"tokenizer_class; penjing knows {_names(_RANKS)}."
         )
-    family = _known(_RANKS, name, file)
+    family = _known(_RANKS, name, file, config)
     ranks = read_ranks(data, str(file))
     backend = byte_level_backend(*vocabulary_and_merges(ranks), rule_for(family.rule), ignore_merges=True)
     backend.add_special_tokens(_after_ranks(len(ranks), family.special(len(ranks)), listed))
@@ -213,7 +238,7 @@ def _from_vocabulary(path: Path, config: Mapping[str, Any]) -> Source:
             read_json(path / "config.json").get("model_type") if (path / "config.json").is_file() else None
         )
         name = _CLASS_OF_MODEL.get(str(model_type), name or f"of the model_type {model_type}")
-    rule, roles = _known(_BYTE_LEVEL, name, file)
+    rule, roles = _known(_BYTE_LEVEL, name, file, config)
     if flag(config, "add_prefix_space", False):
         raise UnsupportedError(
             f"{path / TOKENIZER_CONFIG} puts a blank before every text (add_prefix_space), which penjing "
@@ -245,11 +270,21 @@ def _class(config: Mapping[str, Any]) -> str | None:
     return name.removesuffix("Fast") if name else None
 
 
-def _known(table: Mapping[str, _Known], name: str, file: Path) -> _Known:
+def _remedy(config: Mapping[str, Any]) -> str:
+    """transformers converts what it knows; a class that is code in the folder it would have to run."""
+    if config.get("auto_map"):
+        return (
+            "they are code in the folder, which penjing never runs: use a copy of the model with "
+            f"{TOKENIZER}, such as many makers publish for transformers."
+        )
+    return _REMEDY
+
+
+def _known(table: Mapping[str, _Known], name: str, file: Path, config: Mapping[str, Any]) -> _Known:
     if name not in table:
         raise UnsupportedError(
             f"{file} belongs to a tokenizer {name}, whose rules penjing doesn't know (it knows "
-            f"{_names(table)}); {_REMEDY}"
+            f"{_names(table)}); {_remedy(config)}"
         )
     return table[name]
 

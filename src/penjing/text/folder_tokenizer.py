@@ -18,7 +18,7 @@ from penjing.formats.json_file import read_json
 from penjing.formats.quote import quote
 from penjing.text.boundaries import add_boundaries
 from penjing.text.folder_files import TOKENIZER_CONFIG, flag
-from penjing.text.folder_sources import TOKENIZER, Source, open_source
+from penjing.text.folder_sources import TEKKEN, TOKENIZER, Source, open_source
 from penjing.text.folder_templates import folder_templates
 from penjing.text.tokenizer import Tokenizer
 from penjing.text.turn_end import with_turn_end
@@ -45,6 +45,11 @@ def tokenizer_from_folder(path: Path) -> Tokenizer:
     _put_around(source, config, special_tokens)
     templates, notices = folder_templates(path, config)
     notices += source.notices
+    if source.file == TEKKEN and not templates:
+        notices.append(
+            f"{TEKKEN} has no chat template, so the model only completes text; to talk to it, put its "
+            "makers' chat_template.jinja beside it."
+        )
     end_ids, stray = _end_ids(path, backend, special_tokens)
     if stray:
         ids = ", ".join(map(str, sorted(stray)))

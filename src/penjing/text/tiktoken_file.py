@@ -5,6 +5,7 @@ The published files are `tokenizer.model` (Llama 3, Kimi) and `NAME.tiktoken` (Q
 
 import base64
 import binascii
+from collections.abc import Mapping
 
 from penjing.errors import InputError
 from penjing.formats.quote import quote
@@ -41,21 +42,20 @@ def read_ranks(data: bytes, what: str) -> dict[bytes, int]:
     return ranks
 
 
-def vocabulary_and_merges(ranks: dict[bytes, int]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+def vocabulary_and_merges(ranks: Mapping[bytes, int]) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """The same byte pairs as a vocabulary of pieces and their ranked merges.
 
     tiktoken joins the two neighbours whose union has the lowest rank, so each way to part a token into two
     others is a merge of that token's rank.
     """
-    merges = []
-    for token, rank in ranks.items():
-        for cut in range(1, len(token)):
-            left, right = ranks.get(token[:cut]), ranks.get(token[cut:])
-            if left is not None and right is not None:
-                merges.append((rank, left, right, token[:cut], token[cut:]))
-    merges.sort(key=lambda merge: merge[:3])
     vocabulary = {piece_of(token): rank for token, rank in ranks.items()}
-    return vocabulary, [(piece_of(left), piece_of(right)) for *_, left, right in merges]
+    merges = []
+    for piece, rank in vocabulary.items():
+        for cut in range(1, len(piece)):
+            left, right = vocabulary.get(piece[:cut]), vocabulary.get(piece[cut:])
+            if left is not None and right is not None:
+                merges.append((rank, left, right, piece[:cut], piece[cut:]))
+    return vocabulary, [(left, right) for *_, left, right in sorted(merges)]
 
 
 def _decoded(token: bytes) -> bytes | None:
