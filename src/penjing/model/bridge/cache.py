@@ -18,14 +18,15 @@ Read = Callable[[torch.Tensor, Any, bool], tuple[torch.Tensor, Any]]
 
 
 class BridgedCache:
-    """Room for `rows` texts of at most `max_length` tokens. Rows run together as long as they have the same
+    """Room for `rows` texts of at most `max_length` tokens. Rows run `together` as long as they have the same
     length, and one by one from the first call in which they haven't."""
 
-    def __init__(self, rows: int, max_length: int) -> None:
+    def __init__(self, rows: int, max_length: int, together: bool = True) -> None:
         if rows < 1 or max_length < 1:
             raise InputError(f"a cache needs at least one row and one slot, not {rows} and {max_length}")
         self.max_length = max_length
-        self._parts = [_Rows(torch.zeros(rows, 0, dtype=torch.int64))]
+        all_rows = _Rows(torch.zeros(rows, 0, dtype=torch.int64))
+        self._parts = [all_rows] if together else all_rows.apart()
 
     def extend(self, read: Read, ids_BL: torch.Tensor, starts: Sequence[int]) -> torch.Tensor:
         """What the head reads (B, L, D) for new ids, the first of each row at position `starts`."""
@@ -39,7 +40,7 @@ class BridgedCache:
             )
         if len(self._parts) == 1 and len(set(starts)) == 1:
             return self._parts[0].extend(read, ids_BL, starts[0])
-        if len(self._parts) == 1:
+        if len(self._parts) < rows:
             self._parts = self._parts[0].apart()
         runs = zip(self._parts, ids_BL.split(1), starts, strict=True)
         return torch.cat([part.extend(read, ids_1L, start) for part, ids_1L, start in runs])

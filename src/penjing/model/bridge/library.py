@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -141,16 +140,14 @@ def can_be_cut_back(past: Any) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the library from printing: what matters is said by penjing."""
+    """Keep the library from logging: what matters is said by penjing."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+        yield
     finally:
         logging.set_verbosity(verbosity)
         if bars:
@@ -230,6 +227,8 @@ def _read_config(config_class: Any, hf_config: Mapping[str, Any], source: str) -
 def _ours_to_say(values: Any) -> Any:
     """The config without the keys that a stranger isn't asked about, at any depth."""
     if isinstance(values, Mapping):
+        if values.keys() == {"__float__"}:  # how transformers writes infinity
+            return float(values["__float__"])
         kept = (key for key in values if key not in _NOT_FOR_STRANGERS)
         return {key: _ours_to_say(values[key]) for key in kept}
     return [_ours_to_say(value) for value in values] if isinstance(values, list) else values

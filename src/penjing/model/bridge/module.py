@@ -13,7 +13,7 @@ from torch import nn
 from penjing.errors import InputError
 from penjing.model.attention import Layout
 from penjing.model.bridge.cache import BridgedCache
-from penjing.model.bridge.library import saved_tensors
+from penjing.model.bridge.library import quiet, saved_tensors
 from penjing.model.bridge.plan import BridgedConfig
 
 _LENGTH_DEPENDENT = {"dynamic", "longrope"}
@@ -23,11 +23,13 @@ _LENGTH_DEPENDENT = {"dynamic", "longrope"}
 class Traits:
     """What a model was found to do (see `probing`). `has_head`: its body and its head can be run apart.
     `cache_key`: under this name it takes and gives back what it keeps of the tokens before (None: it keeps
-    nothing that goes on right, so every text is read from its start again). `takes_many`: several tokens may
-    follow kept ones in one call. A row's cache takes `state_bytes`, and `token_bytes` for each token."""
+    nothing that goes on right, so every text is read from its start again). `takes_rows` and `takes_many`:
+    several rows may go on together, and several tokens may follow kept ones in one call. A row's cache takes
+    `state_bytes`, and `token_bytes` for each token."""
 
     has_head: bool = False
     cache_key: str | None = None
+    takes_rows: bool = False
     takes_many: bool = False
     state_bytes: int = 0
     token_bytes: int = 0
@@ -79,7 +81,8 @@ class BridgedModel(nn.Module):
         if not self.traits.has_head:
             return hidden
         rows_1ND = hidden.reshape(1, -1, hidden.shape[-1])
-        logits_1NV = _without_body(self.wrapped)(inputs_embeds=rows_1ND).logits
+        with quiet():
+            logits_1NV = _without_body(self.wrapped)(inputs_embeds=rows_1ND).logits
         return logits_1NV.view(*hidden.shape[:-1], -1)
 
     def forward(
@@ -94,7 +97,7 @@ class BridgedModel(nn.Module):
 
     def new_cache(self, rows: int, slots: int) -> BridgedCache:
         """An empty cache for `rows` texts of at most `slots` tokens; it takes its memory as they come."""
-        return BridgedCache(rows, slots)
+        return BridgedCache(rows, slots, together=self.traits.takes_rows or self.traits.cache_key is None)
 
     def cache_nbytes(self, rows: int, slots: int) -> int:
         """Bytes that such a cache takes when it is full."""
@@ -109,7 +112,8 @@ class BridgedModel(nn.Module):
         kept = {} if key is None or not keep else {"use_cache": True, key: past}
         net = self.body if self.traits.has_head else self.wrapped
         assert net is not None
-        out = net(input_ids=ids_BL, **kept)
+        with quiet():
+            out = net(input_ids=ids_BL, **kept)
         return out.last_hidden_state if self.traits.has_head else out.logits, out.get(key) if kept else None
 
     def _read_one_by_one(self, ids_BL: torch.Tensor, past: Any) -> tuple[torch.Tensor, Any]:
