@@ -83,7 +83,11 @@ def find_architecture(hf_config: Mapping[str, Any], source: str) -> Architecture
     model_class: Any = MODEL_FOR_CAUSAL_LM_MAPPING[config_class]
     _check_named_class(hf_config, model_class.__name__, source)
     config = _read_config(config_class, hf_config, source)
-    return Architecture(config, model_class, _overlooked(config_class, hf_config, source))
+    notices = _overlooked(config_class, hf_config, source)
+    if getattr(config, "rescale_every", 0):
+        config.rescale_every = 0
+        notices += ("rescale_every is left out: it halves weights as they run, which only float16 needs",)
+    return Architecture(config, model_class, notices)
 
 
 def load(
@@ -94,7 +98,7 @@ def load(
     import torch
 
     placed = {"device_map": {"": "meta"}} if skeleton else {}
-    with quiet():
+    with quiet(), torch.inference_mode(False):
         try:
             model, info = architecture.model_class.from_pretrained(
                 None,
@@ -219,8 +223,6 @@ def _read_config(config_class: Any, hf_config: Mapping[str, Any], source: str) -
         except Exception as error:  # its classes raise all kinds
             raise InputError(f"{source}: transformers can't read the config: {_first_line(error)}") from error
     config.use_cache = False  # unless a call asks for it
-    if hasattr(config, "rescale_every"):
-        config.rescale_every = 0  # RWKV would halve its own weights as it runs, which only float16 needs
     return config
 
 

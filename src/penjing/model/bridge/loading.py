@@ -13,6 +13,7 @@ from penjing.model.bridge.probing import find_traits
 Progress = Callable[[int, int], None]
 
 
+@torch.inference_mode(False)
 def load_bridged(plan: BridgedPlan, progress: Progress | None = None) -> tuple[BridgedModel, tuple[str, ...]]:
     """Read every tensor as float32 and find out what the model does; also returns what makes it slow, a
     sentence each. The module owns its memory (nothing stays mapped) and is in evaluation mode. Raises
