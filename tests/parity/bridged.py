@@ -62,7 +62,7 @@ BRIDGED = {
 
 
 def make_reference(name: str, **changes):
-    """The model of that name in `BRIDGED`, in transformers, the same each time; `changes` go to its config."""
+    """The model of that name in `BRIDGED`, the same each time; `changes` go to its config."""
     model_type, settings = BRIDGED[name]
     config = AutoConfig.for_model(model_type, **(_COMMON | settings | changes))
     with torch.random.fork_rng():
