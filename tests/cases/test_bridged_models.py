@@ -6,7 +6,14 @@ import pytest
 import torch
 from tests.parity.bridged import make_reference, open_reference, write_bridged
 from tests.unit.text_samples import byte_level_backend, write_folder
-from transformers import BertConfig, BertLMHeadModel, T5Config, T5ForConditionalGeneration, ViTConfig
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    MptForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+    ViTConfig,
+)
 from transformers import ViTForImageClassification as VisionModel
 
 import penjing
@@ -15,7 +22,7 @@ from penjing.errors import InputError, PenjingError, UnsupportedError
 from penjing.formats.hf_writer import write_safetensors_shards
 from penjing.formats.open import open_checkpoint
 from penjing.model.attention import Layout
-from penjing.model.bridge import library
+from penjing.model.bridge import library, probing
 from penjing.model.opening import open_model
 
 MPT = "mpt: ALiBi, tied"
@@ -131,10 +138,18 @@ def test_a_config_can_not_choose_an_implementation(folder):
     assert penjing.load(folder).module.wrapped.config._attn_implementation in ("eager", "sdpa")
 
 
-def test_a_config_key_that_the_class_does_not_read_and_that_could_change_numbers_is_refused(folder):
-    change_config(folder, qk_norm_scale=2.0)
-    with pytest.raises(UnsupportedError, match="qk_norm_scale"):
-        open_model(folder)
+def test_config_keys_that_the_class_does_not_read_are_named(folder):
+    change_config(folder, qk_norm_scale=2.0, fused_add_norm=True, resid_pdrop=0.1, logit_scale=None)
+    (notice,) = [n for n in open_model(folder).notices if "config keys" in n]
+    assert notice.endswith(": qk_norm_scale, fused_add_norm")
+
+
+def test_keys_by_their_old_names_are_read_and_not_named(tmp_path):
+    folder = write_bridged("olmoe: experts, fused as they are loaded", tmp_path)
+    change_config(folder, rope_parameters=None, rope_theta=10.0, rope_scaling=None)
+    plan = open_model(folder).plan
+    assert not any("config keys" in notice for notice in plan.notices)
+    assert plan.found.config.rope_parameters["rope_theta"] == 10.0
 
 
 def test_a_value_that_the_class_can_not_read_is_refused(folder):
@@ -146,7 +161,7 @@ def test_a_value_that_the_class_can_not_read_is_refused(folder):
 def test_encoder_decoders_are_refused_by_name(tmp_path):
     config = T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=4, vocab_size=640)
     save_other(T5ForConditionalGeneration(config), tmp_path)
-    with pytest.raises(UnsupportedError, match="'t5' .T5ForConditionalGeneration.*no encoder-decoders"):
+    with pytest.raises(UnsupportedError, match=r"'t5' .T5ForConditionalGeneration.*no encoder-decoders"):
         open_model(tmp_path)
 
 
@@ -155,7 +170,7 @@ def test_models_of_images_are_refused_by_name(tmp_path):
         hidden_size=16, num_hidden_layers=1, num_attention_heads=4, image_size=16, patch_size=8
     )
     save_other(VisionModel(config), tmp_path)
-    with pytest.raises(UnsupportedError, match="'vit' .ViTForImageClassification"):
+    with pytest.raises(UnsupportedError, match=r"'vit' .ViTForImageClassification"):
         open_model(tmp_path)
 
 
@@ -278,6 +293,35 @@ def test_logits_that_are_not_finite_are_refused(folder):
     change_tensors(folder, lambda tensors: tensors["transformer.norm_f.weight"].fill_(3e38))
     with pytest.raises(PenjingError, match="aren't finite"):
         penjing.load(folder)
+
+
+def test_a_head_that_can_not_be_run_apart_costs_memory_and_is_said(folder, monkeypatch):
+    monkeypatch.setattr(probing, "_has_head", lambda *_: False)
+    model = penjing.load(folder)
+    assert any("more memory" in notice for notice in model.notices)
+    ids, positions = ids_and_positions()
+    expected = open_reference(folder)(ids).logits
+    assert torch.equal(model.module(ids, positions), expected)
+    cache = model.module.new_cache(1, 20)
+    parts = [model.module(ids[:, i : i + 5], positions[:, i : i + 5], cache=cache) for i in range(0, 20, 5)]
+    assert (torch.cat(parts, dim=1) - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+def test_a_model_that_changes_its_weights_as_it_runs_is_refused(folder, monkeypatch):
+    def forward(self, *args, **options):
+        self.transformer.norm_f.weight.div_(2)
+        return plain(self, *args, **options)
+
+    plain = MptForCausalLM.forward
+    monkeypatch.setattr(MptForCausalLM, "forward", forward)
+    with pytest.raises(UnsupportedError, match="changes its own weights"):
+        penjing.load(folder)
+
+
+def test_more_layers_than_tensors_are_refused_before_they_are_made(folder):
+    change_config(folder, n_layers=10**9)
+    with pytest.raises(InputError, match=r"1000000000 layers, but there are \d+ tensors"):
+        open_model(folder)
 
 
 def test_loading_leaves_the_global_random_state_alone(folder):

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from penjing.errors import InputError, UnsupportedError
 from penjing.model.families.registry import MODEL_TYPES
-from penjing.model.foreign import ForeignConfig
+from penjing.model.foreign import HARMLESS
 
 if TYPE_CHECKING:
     import torch
@@ -80,10 +81,15 @@ def find_architecture(hf_config: Mapping[str, Any], source: str) -> Architecture
     config_class = CONFIG_MAPPING[model_type]
     if config_class not in MODEL_FOR_CAUSAL_LM_MAPPING or hf_config.get("is_encoder_decoder"):
         raise _not_causal(source, hf_config)
-    model_class: Any = MODEL_FOR_CAUSAL_LM_MAPPING[config_class]
+    try:
+        model_class: Any = MODEL_FOR_CAUSAL_LM_MAPPING[config_class]
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{source}: transformers needs another package: {_first_line(error)}"
+        ) from error
     _check_named_class(hf_config, model_class.__name__, source)
     config = _read_config(config_class, hf_config, source)
-    notices = _overlooked(config_class, hf_config, source)
+    notices = _overlooked(config, hf_config)
     if getattr(config, "rescale_every", 0):
         config.rescale_every = 0
         notices += ("rescale_every is left out: it halves weights as they run, which only float16 needs",)
@@ -236,12 +242,16 @@ def _ours_to_say(values: Any) -> Any:
     return [_ours_to_say(value) for value in values] if isinstance(values, list) else values
 
 
-def _overlooked(config_class: Any, hf_config: Mapping[str, Any], source: str) -> tuple[str, ...]:
-    """Refuse keys that the class doesn't read and that could change numbers; returns what else has no
-    effect."""
-    foreign = ForeignConfig(hf_config, source)
-    foreign.ignore(*vars(config_class()), *config_class.attribute_map, *_NOT_FOR_STRANGERS)
-    notices = [f"config key {key} has no effect here" for key in foreign.finish()]
+def _overlooked(config: Any, hf_config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is said in the config and has no effect, as far as the class lets it be seen: keys that aren't its
+    own it keeps aside. They are named and not refused, since the class is the measure of its architecture."""
+    from transformers import PretrainedConfig
+
+    parameters = signature(type(config).__init__).parameters
+    own = {*parameters, *vars(PretrainedConfig()), *type(config).attribute_map}
+    known = own | HARMLESS | _NOT_FOR_STRANGERS
+    aside = [key for key in hf_config if key in vars(config) and key not in known and key[0] != "_"]
+    notices = [f"transformers' class doesn't read these config keys: {', '.join(aside)}"] if aside else []
     if "auto_map" in hf_config:
         notices.append("the folder's own code isn't run; transformers' class of that name is used")
     return tuple(notices)

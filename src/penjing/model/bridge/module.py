@@ -47,9 +47,9 @@ class BridgedModel(nn.Module):
 
     @property
     def reads_prompts_whole(self) -> bool:
-        """Where nothing is kept each part would be read again with the next, and where rotary frequencies
-        depend on the length the parts would be turned apart."""
-        return self.traits.cache_key is None or bool(self.config.rope_types & _LENGTH_DEPENDENT)
+        """Where tokens can't follow kept ones, or not several at once, reading in parts would cost more; and
+        where rotary frequencies depend on the length, the parts would be turned apart."""
+        return not self.traits.takes_many or bool(self.config.rope_types & _LENGTH_DEPENDENT)
 
     @property
     def body(self) -> nn.Module | None:

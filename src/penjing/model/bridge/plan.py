@@ -8,7 +8,7 @@ it wouldn't use, by its own rules for names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +111,12 @@ def plan_bridged(checkpoint: Checkpoint) -> BridgedPlan:
     source, hf_config = str(checkpoint.path), checkpoint.config
     found = library.find_architecture(hf_config, source)
     _refuse_quantized(checkpoint)
+    config = _config(found.config, source)
+    if config.num_hidden_layers > len(checkpoint.tensors):
+        raise InputError(
+            f"{source}: the config asks for {config.num_hidden_layers} layers, but there are"
+            f" {len(checkpoint.tensors)} tensors"
+        )
     skeleton, gaps = library.load(found, _without_storage(checkpoint), source, skeleton=True)
     _require_complete(checkpoint, gaps)
     saved = {name: tuple(tensor.shape) for name, tensor in library.saved_tensors(skeleton).items()}
@@ -131,7 +137,7 @@ def plan_bridged(checkpoint: Checkpoint) -> BridgedPlan:
     return BridgedPlan(
         checkpoint=checkpoint,
         found=found,
-        config=_config(found.config, bool(found.config.tie_word_embeddings and not untied), source),
+        config=replace(config, **untied),
         hf_config={"architectures": [found.name], **hf_config, **untied},
         infos=infos,
         groups=_groups(saved, skeleton),
@@ -212,7 +218,7 @@ def _require_floats(infos: Mapping[str, TensorInfo], source: str) -> None:
             )
 
 
-def _config(config: Any, tied: bool, source: str) -> BridgedConfig:
+def _config(config: Any, source: str) -> BridgedConfig:
     text = config.get_text_config(decoder=True)
 
     def size(key: str) -> int:
@@ -228,7 +234,7 @@ def _config(config: Any, tied: bool, source: str) -> BridgedConfig:
         max_position_embeddings=context,
         num_hidden_layers=size("num_hidden_layers"),
         hidden_size=size("hidden_size"),
-        tie_word_embeddings=tied,
+        tie_word_embeddings=bool(getattr(config, "tie_word_embeddings", False)),
         rope_types=frozenset(_rope_types(text.to_dict())),
     )
 
