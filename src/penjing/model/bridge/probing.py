@@ -36,13 +36,13 @@ def find_traits(model: BridgedModel, source: str) -> tuple[Traits, tuple[str, ..
     generator = torch.Generator().manual_seed(0)
     ids_BL = torch.randint(model.config.vocab_size, (_ROWS, _LENGTH), generator=generator)
     logits_BLV = _logits(model, ids_BL)
-    _check_logits(model, ids_BL, logits_BLV, source)
-    traits = Traits(has_head=_has_head(model, ids_BL, logits_BLV))
-    traits = _with_cache(BridgedModel(model.wrapped, model.config, traits), ids_BL)
     if versions != _versions(model):
         raise UnsupportedError(
             f"{source}: this model changes its own weights as it runs, and can't be opened"
         )
+    _check_logits(model, ids_BL, logits_BLV, source)
+    traits = Traits(has_head=_has_head(model, ids_BL, logits_BLV))
+    traits = _with_cache(BridgedModel(model.wrapped, model.config, traits), ids_BL)
     return traits, _notices(traits)
 
 
