@@ -42,9 +42,9 @@ def write_twin(source: Path, out: Path) -> float:
     ids = torch.randint(
         model.config.vocab_size, (1, PROBE_TOKENS), generator=torch.Generator().manual_seed(0)
     )
-    before = _logits(model.module, ids)
-    rescale(model.module, SIGMA, SEED)
-    difference = (_logits(model.module, ids) - before).abs().max().item()
+    before = _logits(model.decoder, ids)
+    rescale(model.decoder, SIGMA, SEED)
+    difference = (_logits(model.decoder, ids) - before).abs().max().item()
     model.cast(torch.bfloat16).save(out)
     return difference
 

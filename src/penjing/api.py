@@ -12,17 +12,20 @@ import torch
 
 from penjing.engine.generate import Completion, Piece, complete, generate
 from penjing.engine.params import SamplingParams
-from penjing.errors import InputError
+from penjing.errors import InputError, UnsupportedError
 from penjing.formats.checkpoint import Checkpoint
 from penjing.formats.json_file import read_json
 from penjing.memory import leaves_room, require_memory
+from penjing.model.bridge.loading import load_bridged
+from penjing.model.bridge.module import BridgedModel
+from penjing.model.bridge.plan import BridgedPlan
 from penjing.model.decoder import Decoder
 from penjing.model.gguf_saving import save_gguf
 from penjing.model.ledger import Ledger, base_bytes, least_load_bytes, load_bytes, plan_ledger
 from penjing.model.linear import keep_float
 from penjing.model.loading import Progress, load_decoder
 from penjing.model.opening import OpenedModel, open_model
-from penjing.model.plan import LoadPlan
+from penjing.model.plan import Plan
 from penjing.model.saving import module_ledger, save_folder, storage_dtypes
 from penjing.text.gguf_metadata import tokenizer_metadata
 from penjing.text.tokenizer import Tokenizer
@@ -43,7 +46,7 @@ class Model:
     """
 
     name: str
-    module: Decoder
+    module: Decoder | BridgedModel
     tokenizer: Tokenizer
     hf_config: Mapping[str, Any]
     generation_config: Mapping[str, Any]
@@ -54,8 +57,18 @@ class Model:
 
     @property
     def config(self):
-        """The `ModelConfig`."""
+        """The `ModelConfig`, or what is known of a model that runs through transformers."""
         return self.module.config
+
+    @property
+    def decoder(self) -> Decoder:
+        """The module, where it is penjing's own decoder; any other is an `UnsupportedError`."""
+        if isinstance(self.module, BridgedModel):
+            raise UnsupportedError(
+                f"{self.name} has no family here and runs through transformers; such models can't be shrunk"
+                " yet"
+            )
+        return self.module
 
     @property
     def base_bytes(self) -> int:
@@ -116,6 +129,11 @@ class Model:
     def save_gguf(self, out: str | Path) -> int:
         """Write a GGUF file, whole or not at all; returns the bytes of its tensors. Packed weights are
         unpacked, vectors are float32. Raises `UnsupportedError` for what GGUF can't hold."""
+        if isinstance(self.module, BridgedModel):
+            raise UnsupportedError(
+                f"{self.name} has no family here, so it isn't known what a GGUF file would call its parts;"
+                " save a Hugging Face folder (--as hf)"
+            )
         metadata = self.gguf_metadata or {
             "general.name": Path(self.name).name,
             **tokenizer_metadata(self.tokenizer, self.config.vocab_size),
@@ -132,21 +150,31 @@ def load(
     Weights are computed with in float32; packed ones stay packed. `progress` is told how much is done, and of
     how much: first bytes, if any are fetched from the hub, then tensors. With `hold_stored` float matrices
     stay in the file as well, mapped, and are unpacked each time they are used, which is slower; None: where
-    they would take more than half of the free memory. Raises `InputError` or `UnsupportedError` for what
-    can't be opened, `ResourceError` when it wouldn't fit on the disk or in memory; nothing is loaded then.
+    they would take more than half of the free memory. What runs through transformers can't be held so.
+    Raises `InputError` or `UnsupportedError` for what can't be opened, `ResourceError` when it wouldn't fit
+    on the disk or in memory; nothing is loaded then.
     """
     opened = ref if isinstance(ref, OpenedModel) else open_model(ref, progress)
     plan, tokenizer, notices = opened.plan, opened.tokenizer, opened.notices
     as_floats = load_bytes(plan)
+    if isinstance(plan, BridgedPlan):
+        if hold_stored:
+            raise UnsupportedError(f"{opened.name} has no family here, so its weights can't stay in the file")
+        hold_stored = False
     if hold_stored is None:
         hold_stored = not leaves_room(as_floats)
         if hold_stored:
             notices += (_held_notice(opened.name, as_floats),)
     need = least_load_bytes(plan) if hold_stored else as_floats
     require_memory(need, f"loading {opened.name}", "close other programs or use a smaller model")
+    if isinstance(plan, BridgedPlan):
+        module, found = load_bridged(plan, progress)
+        notices += found
+    else:
+        module = load_decoder(plan, progress, hold_stored)
     return Model(
         name=opened.name,
-        module=load_decoder(plan, progress, hold_stored),
+        module=module,
         tokenizer=tokenizer,
         hf_config=plan.hf_config,
         generation_config=_generation_config(plan, tokenizer),
@@ -196,7 +224,7 @@ def _gguf_metadata(checkpoint: Checkpoint) -> dict[str, Any] | None:
     }
 
 
-def _generation_config(plan: LoadPlan, tokenizer: Tokenizer) -> dict[str, Any]:
+def _generation_config(plan: Plan, tokenizer: Tokenizer) -> dict[str, Any]:
     """The file that came with the model, with every end id that was found anywhere."""
     path = plan.checkpoint.path / "generation_config.json"
     found = dict(read_json(path)) if plan.checkpoint.kind == "hf" and path.exists() else {}

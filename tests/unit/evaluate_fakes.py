@@ -36,6 +36,9 @@ class TableModel(nn.Module):
     def head(self, hidden):
         return hidden
 
+    def new_cache(self, rows, slots):
+        return None
+
 
 def random_model(vocab_size: int, seed: int, spread: float = 2.0) -> TableModel:
     generator = torch.Generator().manual_seed(seed)

@@ -3,10 +3,10 @@ import torch
 from tests.unit.engine_fakes import PieceTokenizer, random_model, script, successor_model
 
 from penjing import memory
-from penjing.engine import steps
 from penjing.engine.generate import complete, generate
 from penjing.engine.params import SamplingParams
 from penjing.errors import InputError, ResourceError
+from penjing.model import decoder
 from penjing.model.cache import StaticCache
 from penjing.model.config import RopeConfig
 
@@ -138,7 +138,7 @@ def test_the_cache_has_no_more_slots_than_the_text_can_need(monkeypatch):
             slots.append(max_length)
         return cache
 
-    monkeypatch.setattr(steps, "StaticCache", recording)
+    monkeypatch.setattr(decoder, "StaticCache", recording)
     complete(*script("a", "b", context=64), greedy(7))
     complete(*script("a", "b", context=64), greedy(1000))
     assert slots == [8, 64]

@@ -23,7 +23,7 @@ from penjing.cli.wording import listing, megabytes, table
 from penjing.errors import InputError
 
 if TYPE_CHECKING:
-    from penjing.model.decoder import Decoder
+    from penjing.model.language_model import LanguageModel
 
 _REMEDY = "give smaller numbers for --batch, --prompt-tokens or --new-tokens"
 
@@ -79,7 +79,7 @@ def bench(
 class _Run:
     """The measurement of one model, batch size after batch size."""
 
-    module: Decoder
+    module: LanguageModel
     prompt_tokens: int
     new_tokens: int
     repeats: int

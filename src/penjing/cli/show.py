@@ -11,6 +11,7 @@ from penjing.cli.session import session
 from penjing.cli.wording import listing, megabytes, millions
 
 if TYPE_CHECKING:
+    from penjing.model.bridge.plan import BridgedConfig
     from penjing.model.config import ModelConfig
     from penjing.model.opening import OpenedModel
 
@@ -32,6 +33,7 @@ def show(
 def _facts(opened: OpenedModel) -> dict[str, Any]:
     """Everything that is shown, under the keys of `--json`. Sizes are in bytes, each window in tokens."""
     from penjing.memory import available_memory
+    from penjing.model.language_model import NO_LIMIT
     from penjing.model.ledger import base_bytes, load_bytes, plan_ledger
 
     plan, tokenizer = opened.plan, opened.tokenizer
@@ -39,7 +41,7 @@ def _facts(opened: OpenedModel) -> dict[str, Any]:
     return {
         "model": opened.name,
         "format": plan.checkpoint.kind,
-        "architecture": plan.family.architecture,
+        "architecture": plan.architecture,
         "parameters": ledger.parameters,
         "parameters_by_group": ledger.parameters_by_group(),
         "bytes": ledger.nbytes,
@@ -50,16 +52,8 @@ def _facts(opened: OpenedModel) -> dict[str, Any]:
         "memory_free": available_memory(),
         "layers": config.num_hidden_layers,
         "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "attention_heads": config.num_attention_heads,
-        "key_value_heads": config.num_key_value_heads,
-        "head_dim": config.head_dim,
-        "windows": list(config.windows),
-        "positions": config.positions,
-        "rope": _rope(config),
-        "experts": asdict(config.experts) if config.experts else None,
-        "latent": asdict(config.latent) if config.latent else None,
-        "context": config.max_position_embeddings,
+        **_inside(config),
+        "context": None if config.max_position_embeddings == NO_LIMIT else config.max_position_embeddings,
         "vocab_size": config.vocab_size,
         "tied_head": config.tie_word_embeddings,
         "tokenizer": {
@@ -70,8 +64,26 @@ def _facts(opened: OpenedModel) -> dict[str, Any]:
             "ends": [tokenizer.backend.id_to_token(token) for token in sorted(tokenizer.end_ids)],
         },
         "chat_template": tokenizer.chat_template is not None,
-        "attention": _attention(config),
         "notices": list(opened.notices),
+    }
+
+
+def _inside(config: ModelConfig | BridgedConfig) -> dict[str, Any]:
+    """What the layers are made of; null for a model that transformers computes."""
+    from penjing.model.bridge.plan import BridgedConfig
+
+    made = None if isinstance(config, BridgedConfig) else config
+    return {
+        "intermediate_size": made and made.intermediate_size,
+        "attention_heads": made and made.num_attention_heads,
+        "key_value_heads": made and made.num_key_value_heads,
+        "head_dim": made and made.head_dim,
+        "windows": made and list(made.windows),
+        "attention": made and _attention(made),
+        "positions": made and made.positions,
+        "rope": made and _rope(made),
+        "experts": asdict(made.experts) if made and made.experts else None,
+        "latent": asdict(made.latent) if made and made.latent else None,
     }
 
 
@@ -116,19 +128,8 @@ def _as_text(facts: dict[str, Any]) -> str:
             "to load",
             f"{megabytes(facts['memory_needed'])} of memory, {megabytes(facts['memory_free'])} are free",
         ),
-        (
-            "layers",
-            f"{facts['layers']}, {facts['hidden_size']} wide, feed-forward {facts['intermediate_size']}",
-        ),
-        (
-            "heads",
-            f"{facts['attention_heads']} for queries, {facts['key_value_heads']} for keys and values, "
-            f"each {facts['head_dim']} wide{_latent_text(facts['latent'])}",
-        ),
-        ("attention", facts["attention"]),
-        ("positions", _positions_text(facts)),
-        *_experts_text(facts["experts"]),
-        ("context", f"{facts['context']} tokens"),
+        *_layers_text(facts),
+        ("context", "without a limit" if facts["context"] is None else f"{facts['context']} tokens"),
         ("head", f"{facts['vocab_size']} rows, {head}"),
         ("tokenizer", _tokenizer_text(facts["tokenizer"])),
         ("chat template", "yes" if facts["chat_template"] else "none: a base model, it completes raw text"),
@@ -137,6 +138,20 @@ def _as_text(facts: dict[str, Any]) -> str:
 
 
 _FORMATS = {"hf": "a Hugging Face folder", "gguf": "a GGUF file"}
+
+
+def _layers_text(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    layers = f"{facts['layers']}, {facts['hidden_size']} wide"
+    if facts["attention"] is None:
+        return [("layers", f"{layers}; made and computed by transformers")]
+    heads = f"{facts['attention_heads']} for queries, {facts['key_value_heads']} for keys and values"
+    return [
+        ("layers", f"{layers}, feed-forward {facts['intermediate_size']}"),
+        ("heads", f"{heads}, each {facts['head_dim']} wide{_latent_text(facts['latent'])}"),
+        ("attention", facts["attention"]),
+        ("positions", _positions_text(facts)),
+        *_experts_text(facts["experts"]),
+    ]
 
 
 def _latent_text(latent: dict[str, Any] | None) -> str:

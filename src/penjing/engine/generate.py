@@ -1,4 +1,4 @@
-"""One sequence from prompt to text: prefill in chunks, then one token at a time on a static cache.
+"""One sequence from prompt to text: prefill in chunks, then one token at a time on a cache.
 
 Shape letters: V vocabulary.
 """
@@ -16,8 +16,7 @@ from penjing.engine.sampling import Sampler
 from penjing.engine.steps import PREFILL_CHUNK, extend, make_cache, prefill
 from penjing.engine.stops import StopMatcher
 from penjing.errors import InputError
-from penjing.model.cache import StaticCache
-from penjing.model.decoder import Decoder
+from penjing.model.language_model import Cache, LanguageModel
 from penjing.text.tokenizer import Tokenizer
 
 FinishReason = Literal["stop", "length"]
@@ -49,7 +48,7 @@ class Completion:
 
 
 def generate(
-    module: Decoder,
+    module: LanguageModel,
     tokenizer: Tokenizer,
     prompt_ids: Sequence[int],
     params: SamplingParams,
@@ -62,7 +61,7 @@ def generate(
     prompt_ids: the whole prompt, special tokens included; it is never cut. continues: the output goes on with
     the prompt's text (not: begins an answer to it), so a blank before its first word is text. prefill_chunk:
     most prompt tokens in one step of the model; it bounds the memory of attention and changes logits by
-    rounding at most; not used where rotary frequencies depend on the length. Prompt and output together fill
+    rounding at most; not used for a model that reads prompts whole. Prompt and output together fill
     the model's context at most. Closing the iterator early frees everything.
 
     Raises at the call, before any compute: `InputError` if the prompt is empty, leaves no room in the context
@@ -80,7 +79,7 @@ def generate(
 
 
 def complete(
-    module: Decoder,
+    module: LanguageModel,
     tokenizer: Tokenizer,
     prompt_ids: Sequence[int],
     params: SamplingParams,
@@ -111,12 +110,12 @@ def complete(
 
 
 def _pieces(
-    module: Decoder,
+    module: LanguageModel,
     tokenizer: Tokenizer,
     detokenizer: Detokenizer,
     prompt_ids: tuple[int, ...],
     params: SamplingParams,
-    cache: StaticCache,
+    cache: Cache,
     prefill_chunk: int,
 ) -> Iterator[Piece]:
     end_ids = frozenset() if params.ignore_end else tokenizer.end_ids | params.end_ids
@@ -136,7 +135,7 @@ def _pieces(
         logits_V = extend(module, cache, torch.tensor([[token]]), position)[0]
 
 
-def _check(module: Decoder, prompt_ids: tuple[int, ...], prefill_chunk: int) -> None:
+def _check(module: LanguageModel, prompt_ids: tuple[int, ...], prefill_chunk: int) -> None:
     context, vocab_size = module.config.max_position_embeddings, module.config.vocab_size
     if not prompt_ids:
         raise InputError("The prompt has no tokens; give at least one character of text.")

@@ -8,34 +8,29 @@ import torch
 from torch import Tensor
 
 from penjing.memory import require_memory
-from penjing.model.cache import StaticCache
-from penjing.model.decoder import Decoder
-from penjing.model.rope import depends_on_length
+from penjing.model.language_model import Cache, LanguageModel
 
 PREFILL_CHUNK = 512
 
 
 @torch.inference_mode()
-def make_cache(module: Decoder, rows: int, slots: int, remedy: str) -> StaticCache:
-    """A cache in the model's dtype. Its memory is asked for first (`ResourceError` with the `remedy`): zeroed
-    memory is only taken when it is written, in the middle of the text."""
-    dtype = next(p.dtype for p in module.parameters() if p.is_floating_point())
-    with torch.device("meta"):
-        need = StaticCache(module.config, rows, slots, dtype).nbytes
+def make_cache(module: LanguageModel, rows: int, slots: int, remedy: str) -> Cache:
+    """The model's cache for these rows and slots. Its memory is asked for first (`ResourceError` with the
+    `remedy`): it is only taken when it is written, in the middle of the text."""
     what = f"The cache of {slots} tokens" if rows == 1 else f"The cache of {rows} times {slots} tokens"
-    require_memory(need, what, remedy)
-    return StaticCache(module.config, rows, slots, dtype)
+    require_memory(module.cache_nbytes(rows, slots), what, remedy)
+    return module.new_cache(rows, slots)
 
 
 @torch.inference_mode()
-def prefill(module: Decoder, cache: StaticCache, ids_BL: Tensor, chunk: int = PREFILL_CHUNK) -> Tensor:
+def prefill(module: LanguageModel, cache: Cache, ids_BL: Tensor, chunk: int = PREFILL_CHUNK) -> Tensor:
     """Logits (B, V) after whole prompts of int64 ids; only their last tokens go through the head.
 
-    `chunk` bounds the memory of attention and changes logits by rounding at most. It isn't used where rotary
-    frequencies depend on the length: keys that a shorter step put into the cache would be turned by others.
+    `chunk` bounds the memory of attention and changes logits by rounding at most. It isn't used for a model
+    that reads prompts whole.
     """
     length = ids_BL.shape[1]
-    if depends_on_length(module.config):
+    if module.reads_prompts_whole:
         chunk = length
     last = (length - 1) // chunk * chunk
     for start in range(0, last, chunk):
@@ -44,11 +39,11 @@ def prefill(module: Decoder, cache: StaticCache, ids_BL: Tensor, chunk: int = PR
 
 
 @torch.inference_mode()
-def extend(module: Decoder, cache: StaticCache, ids_BL: Tensor, start: int) -> Tensor:
+def extend(module: LanguageModel, cache: Cache, ids_BL: Tensor, start: int) -> Tensor:
     """Logits (B, V) after tokens of which the first stands at position `start`."""
     return module.head(_hidden(module, cache, ids_BL, start)[:, -1:])[:, 0]
 
 
-def _hidden(module: Decoder, cache: StaticCache, ids_BL: Tensor, start: int) -> Tensor:
+def _hidden(module: LanguageModel, cache: Cache, ids_BL: Tensor, start: int) -> Tensor:
     positions_BL = torch.arange(start, start + ids_BL.shape[1]).expand(ids_BL.shape[0], -1)
     return module.hidden(ids_BL, positions_BL, cache=cache)

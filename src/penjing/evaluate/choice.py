@@ -13,15 +13,13 @@ import torch
 
 from penjing.errors import InputError
 from penjing.evaluate.forward import (
-    LanguageModel,
     check_ids,
     device_of,
-    dtype_of,
     log_probabilities,
     position_slices,
     token_log_probabilities,
 )
-from penjing.model.cache import StaticCache
+from penjing.model.language_model import LanguageModel
 from penjing.text.tokenizer import Tokenizer
 
 CHOICES = 4
@@ -183,7 +181,7 @@ def _score_rows(model: LanguageModel, rows: list[ChoiceItem], vocab: int, who: s
     context_BC = torch.tensor([item.context for item in rows], device=device)
     choices_BAM = torch.tensor([item.choices for item in rows], device=device)
     start, length = context_BC.shape[1], choices_BAM.shape[2]
-    cache = StaticCache(model.config, len(rows), start + length, dtype=dtype_of(model))
+    cache = model.new_cache(len(rows), start + length)
     positions_L = torch.arange(start + length, device=device)
     first_B1D = model.hidden(context_BC, positions_L[:start].expand(len(rows), -1), cache=cache)[:, -1:]
     scores = []

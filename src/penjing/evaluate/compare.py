@@ -12,10 +12,10 @@ import numpy as np
 from penjing.errors import InputError
 from penjing.evaluate.bootstrap import Floats, bootstrap
 from penjing.evaluate.choice import CHANCE, above_chance, score_items
-from penjing.evaluate.forward import LanguageModel
 from penjing.evaluate.likelihood import PairScore, PassageScore, score_pair, score_passage
 from penjing.evaluate.result import EvalResult, Interval, TextResult
 from penjing.evaluate.sample import CHOICE_ITEMS, TOKENS, Sample, draw_sample, passage_length
+from penjing.model.language_model import LanguageModel
 from penjing.text.tokenizer import Tokenizer
 
 Progress = Callable[[int, int, str], None]

@@ -5,43 +5,19 @@ Shapes: B rows, L tokens, T predicted positions, D hidden_size, V compared vocab
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import torch
 
 from penjing.errors import InputError, PenjingError
-from penjing.model.cache import StaticCache
-from penjing.model.config import ModelConfig
+from penjing.model.language_model import LanguageModel
 
 # One slice of float32 logits; a comparison holds about six arrays of this size at a time.
 SLICE_BYTES = 16 * 2**20
 
 
-class LanguageModel(Protocol):
-    """The model's contract, as far as evaluation needs it; the decoder and wrapped modules follow it."""
-
-    @property
-    def config(self) -> ModelConfig: ...
-    def parameters(self) -> Iterator[torch.Tensor]: ...
-    def buffers(self) -> Iterator[torch.Tensor]: ...
-    def hidden(
-        self,
-        input_ids: torch.Tensor,
-        positions: torch.Tensor,
-        layout: None = None,
-        cache: StaticCache | None = None,
-    ) -> torch.Tensor: ...
-    def head(self, hidden: torch.Tensor) -> torch.Tensor: ...
-
-
 def device_of(model: LanguageModel) -> torch.device:
     """Where the model's inputs belong: the device of its first tensor."""
     return next(itertools.chain(model.parameters(), model.buffers())).device
-
-
-def dtype_of(model: LanguageModel) -> torch.dtype:
-    """What the model computes in, so what its cache holds: the type of its first float parameter."""
-    return next(tensor.dtype for tensor in model.parameters() if tensor.is_floating_point())
 
 
 def position_slices(positions: int, vocab: int) -> Iterator[slice]:

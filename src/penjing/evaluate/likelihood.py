@@ -7,7 +7,6 @@ import torch
 
 from penjing.errors import InputError
 from penjing.evaluate.forward import (
-    LanguageModel,
     check_ids,
     divergence,
     hidden_states,
@@ -16,6 +15,7 @@ from penjing.evaluate.forward import (
     token_log_probabilities,
     total,
 )
+from penjing.model.language_model import LanguageModel
 
 
 @dataclass(frozen=True)

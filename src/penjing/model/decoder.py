@@ -13,7 +13,7 @@ from penjing.model.cache import LayerCache, StaticCache
 from penjing.model.config import ModelConfig
 from penjing.model.feed_forward import make_feed_forward
 from penjing.model.norm import make_norm
-from penjing.model.rope import rotary_tables
+from penjing.model.rope import depends_on_length, rotary_tables
 from penjing.model.self_attention import Step, make_attention
 
 
@@ -95,6 +95,12 @@ class Decoder(nn.Module):
             self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.head_bias)
 
     @property
+    def reads_prompts_whole(self) -> bool:
+        """Where rotary frequencies depend on the length: keys that a shorter call put into the cache would be
+        turned by others."""
+        return depends_on_length(self.config)
+
+    @property
     def blocks(self) -> list[Block]:
         """The blocks in their order."""
         return [block for block in self.model.layers if isinstance(block, Block)]
@@ -146,6 +152,16 @@ class Decoder(nn.Module):
     ) -> torch.Tensor:
         """Logits (B, L, V): `head` of `hidden`."""
         return self.head(self.hidden(input_ids, positions, layout, cache))
+
+    def new_cache(self, rows: int, slots: int) -> StaticCache:
+        """An empty cache for `rows` texts of at most `slots` tokens, in the model's dtype."""
+        dtype = next(p.dtype for p in self.parameters() if p.is_floating_point())
+        return StaticCache(self.config, rows, slots, dtype)
+
+    def cache_nbytes(self, rows: int, slots: int) -> int:
+        """Bytes that such a cache takes."""
+        with torch.device("meta"):
+            return self.new_cache(rows, slots).nbytes
 
 
 def build_skeleton(config: ModelConfig) -> Decoder:

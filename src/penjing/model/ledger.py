@@ -4,20 +4,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from penjing.model.plan import LoadPlan
-from penjing.model.shapes import tensor_shapes
+from penjing.model.plan import Plan
 
 FLOATS = ("float16", "bfloat16", "float32")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One weight as the user thinks of it: a packed matrix is one entry with all its parts."""
+    """One weight as the user thinks of it: a packed matrix is one entry with all its parts. `group` is the
+    part of the model it belongs to, where its name doesn't tell."""
 
     name: str
     parameters: int
     nbytes: int
     stored_as: str
+    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Ledger:
 
     def parameters_by_group(self) -> dict[str, int]:
         """Parameters by part of the model, largest first."""
-        return _summed((group_of(entry.name), entry.parameters) for entry in self.entries)
+        return _summed((entry.group or group_of(entry.name), entry.parameters) for entry in self.entries)
 
 
 def group_of(name: str) -> str:
@@ -62,10 +63,10 @@ def group_of(name: str) -> str:
     return "norms"
 
 
-def plan_ledger(plan: LoadPlan) -> Ledger:
+def plan_ledger(plan: Plan) -> Ledger:
     """The ledger of a checkpoint as it lies on disk, from its headers alone."""
     entries = []
-    for name, shape in tensor_shapes(plan.config).items():
+    for name, shape in plan.shapes.items():
         parameters = prod(shape)
         module = name.removesuffix(".weight")
         if module in plan.packed:
@@ -74,11 +75,11 @@ def plan_ledger(plan: LoadPlan) -> Ledger:
         else:
             info = plan.info(name)  # its rows are all alike, so a fused tensor's bytes divide evenly
             nbytes = info.nbytes * parameters // prod(info.shape) if parameters else 0
-            entries.append(Entry(name, parameters, nbytes, info.dtype))
+            entries.append(Entry(name, parameters, nbytes, info.dtype, plan.groups.get(name)))
     return Ledger(tuple(entries))
 
 
-def load_bytes(plan: LoadPlan) -> int:
+def load_bytes(plan: Plan) -> int:
     """Bytes that the loaded module will hold: packed parts as they are, all else in float32."""
     return sum(
         plan.info(stored.native[0]).nbytes
@@ -88,9 +89,11 @@ def load_bytes(plan: LoadPlan) -> int:
     )
 
 
-def least_load_bytes(plan: LoadPlan) -> int:
+def least_load_bytes(plan: Plan) -> int:
     """Bytes that the loaded module needs at least: packed parts, vectors, and one matrix unpacked; the other
-    matrices stay in the file until they are used."""
+    matrices stay in the file until they are used, if they may."""
+    if not plan.can_hold_stored:
+        return load_bytes(plan)
     largest, rest = 0, 0
     for stored in plan.stored:
         if plan.is_packed_part(stored.native[0]):

@@ -4,9 +4,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penjing.errors import InputError
+from penjing.formats.checkpoint import Checkpoint
 from penjing.formats.locate import Located, Progress, bring, find
 from penjing.formats.open import open_checkpoint
-from penjing.model.plan import LoadPlan, plan_load
+from penjing.model.bridge.plan import BridgedPlan, needs_bridge, plan_bridged
+from penjing.model.plan import LoadPlan, Plan, plan_load
+from penjing.model.text_part import text_part
 from penjing.text.load import load_tokenizer
 from penjing.text.tokenizer import Tokenizer
 
@@ -17,7 +20,7 @@ class OpenedModel:
     says what came from the hub, a sentence each."""
 
     name: str
-    plan: LoadPlan
+    plan: LoadPlan | BridgedPlan
     tokenizer: Tokenizer
     fetched: tuple[str, ...] = ()
 
@@ -29,9 +32,10 @@ class OpenedModel:
 
 def open_model(ref: str | Path | Located, progress: Progress | None = None) -> OpenedModel:
     """Open a Hugging Face folder, a GGUF file, a folder that penjing wrote, or what a hub id names, and check
-    all of it but the values of its weights. `progress` is told of bytes that are fetched from the hub: of
-    nothing that can be refused by its headers. Raises `InputError` or `UnsupportedError`, and
-    `ResourceError` if the disk has no room for what is fetched."""
+    all of it but the values of its weights. An architecture without a family is opened through transformers.
+    `progress` is told of bytes that are fetched from the hub: of nothing that can be refused by its headers.
+    Raises `InputError` or `UnsupportedError`, and `ResourceError` if the disk has no room for what is
+    fetched."""
     return open_located(bring_model(ref if isinstance(ref, Located) else find(ref), progress))
 
 
@@ -45,7 +49,7 @@ def bring_model(located: Located, progress: Progress | None = None) -> Located:
 
 def open_located(located: Located) -> OpenedModel:
     """Open and check the model where it lies, on the hub as well: to be shown, but not to be loaded."""
-    plan = plan_load(open_checkpoint(located.path, located.elsewhere))
+    plan = _plan(open_checkpoint(located.path, located.elsewhere))
     tokenizer = load_tokenizer(plan.checkpoint)
     notices = _compare_vocabularies(tokenizer, plan)
     return OpenedModel(
@@ -53,7 +57,13 @@ def open_located(located: Located) -> OpenedModel:
     )
 
 
-def _compare_vocabularies(tokenizer: Tokenizer, plan: LoadPlan) -> tuple[str, ...]:
+def _plan(checkpoint: Checkpoint) -> LoadPlan | BridgedPlan:
+    """By the model's family, and through transformers if it has none."""
+    checkpoint = text_part(checkpoint)
+    return plan_bridged(checkpoint) if needs_bridge(checkpoint) else plan_load(checkpoint)
+
+
+def _compare_vocabularies(tokenizer: Tokenizer, plan: Plan) -> tuple[str, ...]:
     """A tokenizer may have a few added tokens, which the model has never seen, beyond the embedding's rows:
     Gemma 3's smallest has one for images. Refuses any other token there."""
     rows = plan.config.vocab_size

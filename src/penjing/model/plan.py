@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from penjing.errors import InputError
 from penjing.formats.checkpoint import Checkpoint, TensorInfo
@@ -18,6 +18,7 @@ from penjing.model.fused import check_cuts, shares
 from penjing.model.gguf_names import gguf_rules
 from penjing.model.gguf_parts import assembled
 from penjing.model.gguf_rope import ROPE_TENSORS, rope_from_tensors
+from penjing.model.language_model import LanguageConfig
 from penjing.model.layouts import Rows
 from penjing.model.names import Rule, Stored, apply_rules, used_rules
 from penjing.model.quantization import FORMAT_KEY, is_own_format, read_quantization
@@ -26,6 +27,36 @@ from penjing.model.text_part import text_part
 from penjing.packed.parts import PackedSpec
 
 HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
+
+
+class Plan(Protocol):
+    """What is known of a model before its weights are read, whether it has a family or runs through
+    transformers: what it is, and every tensor with its shape and where it lies. `groups` names the parts of
+    the model that tensors belong to, where their names don't tell; `can_hold_stored` says whether matrices
+    may stay in the file."""
+
+    @property
+    def checkpoint(self) -> Checkpoint: ...
+    @property
+    def architecture(self) -> str: ...
+    @property
+    def config(self) -> LanguageConfig: ...
+    @property
+    def hf_config(self) -> Mapping[str, Any]: ...
+    @property
+    def shapes(self) -> Mapping[str, Shape]: ...
+    @property
+    def stored(self) -> tuple[Stored, ...]: ...
+    @property
+    def packed(self) -> Mapping[str, PackedSpec]: ...
+    @property
+    def groups(self) -> Mapping[str, str]: ...
+    @property
+    def can_hold_stored(self) -> bool: ...
+    @property
+    def notices(self) -> tuple[str, ...]: ...
+    def info(self, name: str) -> TensorInfo: ...
+    def is_packed_part(self, name: str) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -40,6 +71,25 @@ class LoadPlan:
     stored: tuple[Stored, ...]
     packed: Mapping[str, PackedSpec]
     notices: tuple[str, ...]
+
+    @property
+    def architecture(self) -> str:
+        """The name of transformers' class."""
+        return self.family.architecture
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Every tensor of the float model."""
+        return tensor_shapes(self.config)
+
+    @property
+    def groups(self) -> Mapping[str, str]:
+        """The decoder's names tell."""
+        return {}
+
+    @property
+    def can_hold_stored(self) -> bool:
+        return True
 
     @cached_property
     def sources(self) -> Mapping[str, str]:
@@ -188,7 +238,7 @@ def _settle_tie(
         or embedding not in checkpoint.tensors
     ):
         return config, []
-    if _same_values(checkpoint, head, embedding):
+    if same_values(checkpoint, head, embedding):
         return config, ["the file holds the tied head a second time; one copy is used"]
     notice = (
         "the config says that head and embedding are tied, but the file holds another head, which is used"
@@ -196,7 +246,8 @@ def _settle_tie(
     return replace(config, tie_word_embeddings=False), [notice]
 
 
-def _same_values(checkpoint: Checkpoint, first: str, second: str) -> bool:
+def same_values(checkpoint: Checkpoint, first: str, second: str) -> bool:
+    """Whether two tensors of a file are equal."""
     import torch
 
     return torch.equal(checkpoint.read(first), checkpoint.read(second))
@@ -247,7 +298,7 @@ def _match(
         and (text := _mismatch(names[s.name], s.shape, dtypes.get(s.native[0]), checkpoint.kind))
     ]
     if missing or unexpected or wrong:
-        raise InputError(_mismatch_report(checkpoint, missing, unexpected, wrong))
+        raise InputError(mismatch_report(checkpoint, missing, unexpected, wrong))
     return [f"{name} is empty and is left out" for name in empty]
 
 
@@ -294,18 +345,20 @@ def _without_ones(shape: Shape) -> Shape:
     return next((shape[i:] for i, size in enumerate(shape) if size != 1), ())
 
 
-def _mismatch_report(
+def mismatch_report(
     checkpoint: Checkpoint,
     missing: list[str],
     unexpected: list[str],
     wrong: list[str],
 ) -> str:
+    """The sentence that lists what doesn't fit between a file and its config."""
+
     def near(name: str) -> str:
         found = get_close_matches(name, unexpected, 1, 0.8)
         return f"{name} (near: {found[0]})" if found else name
 
     def located(name: str) -> str:
-        return f"{name} in {checkpoint.tensors[name].file.name}"
+        return f"{name} in {checkpoint.tensors[name].file.name}" if name in checkpoint.tensors else name
 
     parts = [
         f"{title}: {', '.join(items[:8])}{f' and {len(items) - 8} more' if len(items) > 8 else ''}"

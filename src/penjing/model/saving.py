@@ -10,12 +10,13 @@ import torch
 from penjing.errors import InputError
 from penjing.formats.atomic import MANIFEST, atomic_folder, require_disk
 from penjing.formats.hf_writer import write_json, write_safetensors_shards
+from penjing.model.bridge.module import BridgedModel
 from penjing.model.decoder import Decoder
 from penjing.model.families.registry import family_of_model_type
 from penjing.model.ledger import FLOATS, Entry, Ledger
 from penjing.model.linear import packed_matrices, weight_of
 from penjing.model.names import apply_rules
-from penjing.model.plan import LoadPlan
+from penjing.model.plan import Plan
 from penjing.model.quantization import FORMAT_KEY, write_quantization
 from penjing.model.shapes import Shape, tensor_shapes
 from penjing.packed.specs import OwnSpec
@@ -24,17 +25,18 @@ SHARD_BYTES = 5_000_000_000
 _SLACK = 64_000_000  # tokenizer, configs and report
 
 
-def storage_dtypes(plan: LoadPlan) -> dict[str, torch.dtype]:
+def storage_dtypes(plan: Plan) -> dict[str, torch.dtype]:
     """The dtype in which each float tensor is saved again: its own, and float32, which loses nothing, for
     values that were unpacked from blocks."""
     dtypes = {}
-    for name in tensor_shapes(plan.config):
-        stored = plan.info(name).dtype if name in plan.sources else ""
+    for name in plan.shapes:
+        is_packed = name.removesuffix(".weight") in plan.packed
+        stored = "" if is_packed else plan.info(name).dtype
         dtypes[name] = getattr(torch, stored) if stored in FLOATS else torch.float32
     return dtypes
 
 
-def module_ledger(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Ledger:
+def module_ledger(module: Decoder | BridgedModel, dtypes: Mapping[str, torch.dtype]) -> Ledger:
     """The ledger of what saving `module` will write; `dtypes` says how each float tensor is stored."""
     entries = []
     for name, shape in _float_shapes(module).items():
@@ -46,8 +48,10 @@ def module_ledger(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> Ledger:
     return Ledger(tuple(entries))
 
 
-def _float_shapes(module: Decoder) -> dict[str, Shape]:
+def _float_shapes(module: Decoder | BridgedModel) -> dict[str, Shape]:
     """Everything that is saved as floats, whether it is held as such or as a file stores it."""
+    if isinstance(module, BridgedModel):
+        return {name: tuple(tensor.shape) for name, tensor in module.saved_tensors().items()}
     packed = packed_matrices(module)
     shapes = tensor_shapes(module.config).items()
     return {name: shape for name, shape in shapes if name.removesuffix(".weight") not in packed}
@@ -55,7 +59,7 @@ def _float_shapes(module: Decoder) -> dict[str, Shape]:
 
 def save_folder(
     target: Path,
-    module: Decoder,
+    module: Decoder | BridgedModel,
     dtypes: Mapping[str, torch.dtype],
     hf_config: Mapping[str, Any],
     generation_config: Mapping[str, Any],
@@ -81,7 +85,7 @@ def save_folder(
 
 
 def _config(
-    module: Decoder, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
+    module: Decoder | BridgedModel, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
 ) -> dict[str, Any]:
     config = {k: v for k, v in hf_config.items() if k not in (FORMAT_KEY, "torch_dtype", "dtype")}
     packed = {name: child.spec for name, child in packed_matrices(module).items()}
@@ -91,17 +95,21 @@ def _config(
     return config
 
 
-def _common(module: Decoder, dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
+def _common(module: Decoder | BridgedModel, dtypes: Mapping[str, torch.dtype]) -> torch.dtype:
     """The dtype of most float tensors: what transformers is told to compute in."""
     values = [dtypes[name] for name in _float_shapes(module)]
     return max(dict.fromkeys(values), key=values.count)
 
 
 def _stored(
-    module: Decoder, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
+    module: Decoder | BridgedModel, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors as the family stores them; what penjing packed, and only penjing opens, under the module's
-    own names."""
+    """The tensors as the family, or transformers, stores them; what penjing packed, and only penjing opens,
+    under the module's own names."""
+    if isinstance(module, BridgedModel):
+        for name, tensor in module.saved_tensors().items():
+            yield name, _as_stored(name, tensor, dtypes[name])
+        return
     packed = packed_matrices(module)
     parts = {
         f"{name}.{part}": tensor
@@ -117,15 +125,15 @@ def _stored(
         yield stored.name, stored.layout.join(tensors)
 
 
-def _float(module: Decoder, name: str, dtype: torch.dtype) -> torch.Tensor:
+def _float(module: Decoder | BridgedModel, name: str, dtype: torch.dtype) -> torch.Tensor:
     owner, _, leaf = name.rpartition(".")
     tensor = weight_of(module, owner) if leaf == "weight" else module.get_parameter(name).detach()
+    return _as_stored(name, tensor, dtype)
+
+
+def _as_stored(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     tensor = tensor.to(dtype)
-    _require_finite(name, tensor)
-    return tensor
-
-
-def _require_finite(name: str, tensor: torch.Tensor) -> None:
     if not tensor.isfinite().all():
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        raise InputError(f"{name} holds values that {dtype} can't; save in bf16 or f32 instead")
+        held = str(dtype).removeprefix("torch.")
+        raise InputError(f"{name} holds values that {held} can't; save in bf16 or f32 instead")
+    return tensor

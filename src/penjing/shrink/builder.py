@@ -60,13 +60,13 @@ class Builder:
         halves_NL = self.ids_NL if length % 2 else self.ids_NL.view(2 * passages, -1)  # half the memory
         generator = torch.Generator().manual_seed(self.seed)
         return measure_sensitivity(
-            self.original.module, halves_NL, generator, self._stage("measure sensitivity")
+            self.original.decoder, halves_NL, generator, self._stage("measure sensitivity")
         )
 
     @cached_property
     def candidates(self) -> dict[str, list[Candidate]]:
         return candidates_of(
-            self.original.module, self._matrices, self.sensitivity, progress=self._stage("predict losses")
+            self.original.decoder, self._matrices, self.sensitivity, progress=self._stage("predict losses")
         )
 
     @cached_property
@@ -91,7 +91,7 @@ class Builder:
 
     @cached_property
     def _matrices(self) -> list[Matrix]:
-        matrices = packable_matrices(self.original.module)
+        matrices = packable_matrices(self.original.decoder)
         if not matrices:
             if held_matrices(self.original.module):
                 raise InputError(
@@ -116,7 +116,7 @@ class Builder:
         """The shrunk model of at most `nbytes`. It shares the norms with the original."""
         plan = self.plan(nbytes)
         module = round_decoder(
-            self.original.module,
+            self.original.decoder,
             plan.specs,
             self.ids_NL,
             self.sensitivity,

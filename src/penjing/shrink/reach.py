@@ -1,6 +1,7 @@
 """How small a model can become, by its headers alone: plain integers, known before torch is there."""
 
-from penjing.errors import InputError
+from penjing.errors import InputError, UnsupportedError
+from penjing.model.bridge.plan import BridgedPlan
 from penjing.model.ledger import plan_ledger
 from penjing.model.plan import LoadPlan
 from penjing.model.shapes import matrix_shapes
@@ -9,9 +10,14 @@ from penjing.packed.affine_spec import AffineSpec
 GRIDS = tuple(AffineSpec(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128))
 
 
-def least_bytes(plan: LoadPlan) -> int:
+def least_bytes(plan: LoadPlan | BridgedPlan) -> int:
     """Bytes of the smallest model that can be built from a checkpoint; one that is packed already is an
-    `InputError`."""
+    `InputError`, one without a family an `UnsupportedError`."""
+    if isinstance(plan, BridgedPlan):
+        raise UnsupportedError(
+            f"{plan.checkpoint.path}: {plan.architecture} has no family here and runs through transformers;"
+            " such models can't be shrunk yet"
+        )
     if plan.packed:
         raise InputError(f"{plan.checkpoint.path} is quantised already; shrink its 16-bit original instead")
     matrices = matrix_shapes(plan.config)

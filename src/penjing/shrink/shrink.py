@@ -145,7 +145,7 @@ class _Job:
     def _compare(
         self, shrunk: Model, texts: Mapping[str, Sequence[str]], tokens: int, stage: str
     ) -> EvalResult:
-        keep_float(shrunk.module.model.embed_tokens)  # as head it is used for every few positions
+        keep_float(shrunk.decoder.model.embed_tokens)  # as head it is used for every few positions
         result = compare(
             self.original.module,
             shrunk.module,

@@ -91,6 +91,7 @@ FAMILIES = tuple(
     )
 )
 _BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}
+MODEL_TYPES = tuple(sorted(_BY_MODEL_TYPE))
 _GGUF_ARCHITECTURES = {arch for family in FAMILIES if family.gguf for arch in family.gguf.architectures}
 
 

@@ -1,0 +1,1 @@
+"""Models of architectures without a family file, through the transformers library that is installed."""
