@@ -73,9 +73,9 @@ def test_a_terminal_sees_the_bytes_come(hub, tmp_path):
 
 
 def test_a_model_that_cant_be_opened_is_refused_before_it_is_fetched(hub, tiny, tmp_path):
-    unknown = files_of(tiny) | {"config.json": b'{"model_type": "mamba2"}'}
+    unknown = files_of(tiny) | {"config.json": b'{"model_type": "something-new"}'}
     hub.repos["org/other"] = Repo({"main": unknown})
     hub.asked.clear()
     done = run("chat", "org/other", "--prompt", "hi", **environment_for(hub, tmp_path))
-    assert done.returncode == 2 and "mamba2" in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 2 and "something-new" in done.stderr and done.stderr.count("\n") == 1
     assert "model.safetensors" not in hub.fetched

@@ -158,7 +158,7 @@ class TestJudged:
     @pytest.mark.parametrize(
         ("changes", "words"),
         [
-            ({"model_type": "mamba2"}, "mamba2"),
+            ({"model_type": "something-new"}, "something-new"),
             ({"hidden_act": "quick_gelu_of_tomorrow"}, "quick_gelu_of_tomorrow"),
             ({"rope_scaling": {"rope_type": "foo"}}, "foo"),
             ({"quantization_config": {"quant_method": "bitsandbytes"}}, "bitsandbytes"),

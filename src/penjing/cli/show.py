@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penjing.cli.options import DebugOption, JsonOption, ModelArgument, ThreadsOption
 from penjing.cli.session import session
 from penjing.cli.wording import listing, megabytes, millions
+from penjing.formats.locate import find
 
 if TYPE_CHECKING:
     from penjing.model.bridge.plan import BridgedConfig
@@ -22,10 +23,10 @@ def show(
     """Say what a model is. Its shape, size, storage, tokenizer and oddities; no weights are loaded."""
     with session(json, debug, threads) as this:
         this.doing = f"reading {model}"
-        from penjing.formats.locate import find
+        located = find(model)
         from penjing.model.opening import open_located
 
-        opened = open_located(find(model))
+        opened = open_located(located)
         facts = _facts(opened)
         this.result(facts, _as_text(facts))
 

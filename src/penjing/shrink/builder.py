@@ -19,6 +19,8 @@ from penjing.shrink.blockwise import round_decoder
 from penjing.shrink.calibration import calibration_ids
 from penjing.shrink.candidates import Candidate, candidates_of
 from penjing.shrink.effort import Effort
+from penjing.shrink.healing import heal
+from penjing.shrink.own_text import own_passages
 from penjing.shrink.reach import least_matrix_bytes, unreachable
 from penjing.shrink.sensitivity import Sensitivity, measure_sensitivity
 from penjing.shrink.targets import Matrix, packable_matrices
@@ -126,6 +128,29 @@ class Builder:
         return replace(
             self.original, name=f"{self.original.name} (shrunk)", module=module, dtypes=self._kept_dtypes
         )
+
+    def heal(self, shrunk: Model) -> Model:
+        """The shrunk model after learning from the original, on text that the original wrote."""
+        if not self.effort.healing_passages:
+            return shrunk
+        generator = torch.Generator().manual_seed(self.seed)
+        module = heal(
+            self.original.decoder,
+            shrunk.decoder,
+            self._healing_ids,
+            generator,
+            progress=self._stage("heal"),
+        )
+        for name, parameter in module.named_parameters():
+            parameter.copy_(parameter.to(self._kept_dtypes[name]))  # what is measured is what will be saved
+        return replace(shrunk, module=module)
+
+    @cached_property
+    def _healing_ids(self) -> torch.Tensor:
+        length = self.ids_NL.shape[1]
+        generator = torch.Generator().manual_seed(self.seed + 1)
+        stage = self._stage("write text to heal with")
+        return own_passages(self.original, self.effort.healing_passages, length, generator, stage)
 
     def _store_floats(self, module: Decoder, plan: Allocation) -> None:
         """Give matrices that stay floats the values that will be saved, so that what is measured is that."""

@@ -106,13 +106,14 @@ class _Job:
     progress: Progress
 
     def to_size(self, nbytes: int) -> _Found:
-        """Build the size that was asked for and measure it."""
-        shrunk = self.builder.build(nbytes)
+        """Build the size that was asked for, heal it, and measure it."""
+        shrunk = self.builder.heal(self.builder.build(nbytes))
         report = self._report(shrunk)
         return _Found(shrunk, report, (_trial(shrunk.ledger.nbytes, report, None, "report", chosen=True),))
 
     def to_keep(self, keep: float, at_most: int | None) -> _Found:
-        """Search the smallest size that holds, and measure it on fresh text."""
+        """Search the smallest size that holds, and measure it on fresh text. Sizes are compared unhealed,
+        which is quicker; healing makes the one that is kept hold with more certainty."""
         largest = min(at_most or self.builder.largest, self.builder.largest)
         measured = find_smallest(
             self._measure_size, self._predict, self.builder.smallest, largest, keep, self.effort.trials

@@ -1,0 +1,1 @@
+"""Training: losses, and later the loop around them."""
