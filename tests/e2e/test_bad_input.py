@@ -125,7 +125,7 @@ def test_two_texts_of_one_name_are_refused(call, tiny, text):
 def test_a_goal_that_cannot_be_read_is_refused_before_the_model_is_loaded(
     call, monkeypatch, tiny, tmp_path, goal
 ):
-    monkeypatch.setattr(shrink_verb, "load_model", None)
+    monkeypatch.setattr(shrink_verb, "_shrink", None)
     ended = call("shrink", tiny, "-o", tmp_path / "out", *goal)
     assert ended.code == 2 and repr(goal[1]) in ended.err
 
@@ -133,7 +133,7 @@ def test_a_goal_that_cannot_be_read_is_refused_before_the_model_is_loaded(
 def test_a_budget_that_cannot_be_met_names_the_smallest_size_before_the_model_is_loaded(
     call, monkeypatch, tiny, text, tmp_path
 ):
-    monkeypatch.setattr(shrink_verb, "load_model", None)
+    monkeypatch.setattr(shrink_verb, "_shrink", None)
     out = tmp_path / "out"
     ended = call("shrink", tiny, "-o", out, "--to", "1/1000", "--effort", "fast", "--text", text)
     assert ended.code == 2 and "smallest" in ended.err and "MB" in ended.err
@@ -142,7 +142,7 @@ def test_a_budget_that_cannot_be_met_names_the_smallest_size_before_the_model_is
 
 @pytest.mark.parametrize("goal", [("--to", "0.45"), ("--keep", "50%")])
 def test_what_is_packed_already_is_not_shrunk_again(call, monkeypatch, small, tmp_path, goal):
-    monkeypatch.setattr(shrink_verb, "load_model", None)
+    monkeypatch.setattr(shrink_verb, "_shrink", None)
     ended = call("shrink", small, "-o", tmp_path / "out", *goal)
     assert ended.code == 2 and str(small) in ended.err and ended.err.count("\n") == 1
 

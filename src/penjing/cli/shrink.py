@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from penjing.cli.loading import find_model, load_model
+from penjing.cli.loading import find_model
 from penjing.cli.options import (
     DebugOption,
     JsonOption,
@@ -112,12 +112,13 @@ def _shrink(
     texts: dict[str, list[str]] | None,
     seed: int,
 ) -> ShrinkResult:
-    original = load_model(this, model)
+    for notice in model.notices:
+        this.notice(notice)
     with this.work(f"shrinking {model.name}", _REMEDY) as bar:
         from penjing.shrink.shrink import shrink
 
         return shrink(
-            original,
+            model,
             to=to,
             keep=keep,
             effort=effort,

@@ -15,7 +15,7 @@ from penjing.shrink.sensitivity import Curvature, Sensitivity
 from penjing.shrink.targets import Matrix
 
 Progress = Callable[[int, int], None]
-_SAMPLE_ROWS = 32  # rows that stand for a matrix when its error is predicted
+_SAMPLE_ROWS = 16  # rows that stand for a matrix when its error is predicted
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from penjing.errors import PenjingError
 from penjing.text.tokenizer import Tokenizer
 
 Progress = Callable[[int, int], None]
-_ROWS = 16  # the cache of so many rows stays small beside the model
+_ROWS = 8  # the cache of so many rows stays small beside the model
 
 
 def own_passages(

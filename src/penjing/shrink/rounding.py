@@ -16,7 +16,8 @@ from penjing.shrink.refine import refine
 from penjing.shrink.scales import GroupScales, fit_scales, inverse, nearest_codes
 
 _BLOCK = 64  # columns whose corrections are applied at once
-_SLAB_ROWS = 8192  # rows rounded together: rows don't influence one another
+# Rows don't influence one another; the equations of those that are rounded together take room.
+_SLAB_ROWS = 2048
 
 
 @dataclass(frozen=True)

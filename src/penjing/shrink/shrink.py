@@ -13,6 +13,7 @@ from penjing.evaluate.result import EvalResult, holds
 from penjing.evaluate.sample import draw_sample, passage_length
 from penjing.memory import give_back_memory
 from penjing.model.linear import keep_float
+from penjing.model.opening import OpenedModel
 from penjing.shrink.builder import Builder, make_builder
 from penjing.shrink.effort import Effort, find_effort
 from penjing.shrink.goal import parse_share, parse_size
@@ -33,7 +34,7 @@ _MARGIN = 1.03  # the least size that held on the search split is raised by this
 
 
 def shrink(
-    model: Model | str | Path,
+    model: Model | OpenedModel | str | Path,
     *,
     to: str | float | None = None,
     keep: str | float | None = None,
@@ -55,18 +56,37 @@ def shrink(
     started = time.perf_counter()
     if not 0 <= seed < 1 << 63:
         raise InputError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
-    amounts = find_effort(effort)
-    original = model if isinstance(model, Model) else load(model, hold_stored=False)
-    asked = _asked(original, to, keep, effort, seed)
+    result = _find(model, to, keep, find_effort(effort), texts, seed, progress or (lambda *_: None))
+    give_back_memory()  # the original is let go of here, unless the caller holds it
+    answers = tuple(
+        replace(answer, shrunk=text)
+        for answer, text in zip(result.answers, _answers(result.model, result.answers), strict=True)
+    )
+    return replace(result, answers=answers, seconds=time.perf_counter() - started)
+
+
+def _find(
+    model: Model | OpenedModel | str | Path,
+    to: str | float | None,
+    keep: str | float | None,
+    effort: Effort,
+    texts: Mapping[str, Sequence[str]] | None,
+    seed: int,
+    progress: Progress,
+) -> ShrinkResult:
+    """All of the result but the shrunk model's answers. A model that was loaded here is let go of at the
+    end: those answers need its room."""
+    original = model if isinstance(model, Model) else _load(model, progress)
+    asked = _asked(original, to, keep, effort.name, seed)
     splits = make_splits(builtin_texts() if texts is None else texts, seed=seed)
-    _require_measurable(original, splits, amounts, seed, searched=asked.keep is not None)
-    tell = progress or (lambda *_: None)
-    builder = make_builder(original, splits.tune, amounts, seed, tell)
+    _require_measurable(original, splits, effort, seed, searched=asked.keep is not None)
+    builder = make_builder(original, splits.tune, effort, seed, progress)
     if asked.nbytes is not None:
         builder.require_reachable(asked.nbytes)
-    job = _Job(original, builder, splits, amounts, seed, tell)
+    job = _Job(original, builder, splits, effort, seed, progress)
     found = job.to_size(asked.nbytes or 0) if asked.keep is None else job.to_keep(asked.keep, asked.nbytes)
     plan = builder.plan(found.model.ledger.nbytes)
+    questions = [Answer(prompt, "", "") for prompt in (_QUESTIONS if original.can_chat else _OPENINGS)]
     return ShrinkResult(
         model=found.model,
         original=original.stored,
@@ -78,10 +98,17 @@ def shrink(
         trials=found.trials,
         predicted=builder.predicted_curve(),
         divergence={name: candidate.divergence for name, candidate in plan.chosen.items()},
-        answers=_answers(original, found.model),
-        seconds=time.perf_counter() - started,
+        answers=tuple(
+            replace(answer, original=text)
+            for answer, text in zip(questions, _answers(original, questions), strict=True)
+        ),
+        seconds=0.0,
         notices=(*original.notices, *splits.notices, *builder.notices, *found.report.notices, *found.notices),
     )
+
+
+def _load(ref: OpenedModel | str | Path, progress: Progress) -> Model:
+    return load(ref, lambda done, total: progress("load", done, total), hold_stored=False)
 
 
 @dataclass(frozen=True)
@@ -160,7 +187,7 @@ class _Job:
             progress=lambda done, total, _: self.progress(stage, done, total),
         )
         keep_float(shrunk.module, False)
-        give_back_memory()  # or the answers, which unpack the whole model, would come on top of it
+        give_back_memory()
         return result
 
 
@@ -202,16 +229,15 @@ def _trial(nbytes: int, result: EvalResult, held: bool | None, split: str, chose
     return Trial(nbytes, overall.kl.value, overall.perplexity_kept, overall.choice_kept, held, split, chosen)
 
 
-def _answers(original: Model, shrunk: Model) -> tuple[Answer, ...]:
-    """The same questions to both models; a base model is given openings to continue."""
-    prompts = _QUESTIONS if original.can_chat else _OPENINGS
+def _answers(model: Model, asked: Sequence[Answer]) -> list[str]:
+    """What `model` says to the questions; a base model continues them."""
 
-    def ask(model: Model, prompt: str) -> str:
+    def ask(prompt: str) -> str:
         if model.can_chat:
             return model.chat([{"role": "user", "content": prompt}], _ANSWER).text
         return model.generate(prompt, _ANSWER).text
 
-    shrunk.keep_float()
-    answers = tuple(Answer(p, ask(original, p), ask(shrunk, p)) for p in prompts)
-    shrunk.keep_float(False)
+    model.keep_float()
+    answers = [ask(answer.question) for answer in asked]
+    model.keep_float(False)
     return answers
