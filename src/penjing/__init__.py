@@ -14,7 +14,8 @@ from penjing.errors import InputError, PenjingError, ResourceError, UnsupportedE
 if TYPE_CHECKING:
     from penjing.api import Model, compare, load
     from penjing.engine.params import SamplingParams
-    from penjing.shrink.shrink import shrink
+    from penjing.model.module_file import load_module
+    from penjing.shrink.verb import shrink
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "__version__",
     "compare",
     "load",
+    "load_module",
     "shrink",
 ]
 
@@ -36,7 +38,8 @@ _LAZY = {
     "Model": "penjing.api",
     "load": "penjing.api",
     "compare": "penjing.api",
-    "shrink": "penjing.shrink.shrink",
+    "shrink": "penjing.shrink.verb",
+    "load_module": "penjing.model.module_file",
     "SamplingParams": "penjing.engine.params",
 }
 

@@ -101,7 +101,7 @@ def test_values_that_are_not_finite_are_refused(folder):
         penjing.load(folder)
 
 
-@pytest.mark.parametrize("entry", [{"quant_method": "gptq", "bits": 4}, {"quant_method": "penjing"}])
+@pytest.mark.parametrize("entry", [{"quant_method": "gptq", "bits": 4}, {"quant_method": "awq"}])
 def test_quantised_folders_are_refused_by_name(folder, entry):
     change_config(folder, quantization_config=entry)
     with pytest.raises(UnsupportedError, match=f"quantised by '{entry['quant_method']}'.*16-bit original"):

@@ -28,10 +28,15 @@ _READERS: Mapping[str, Callable[[ForeignConfig, Matrices, Stored], Quantization]
 
 
 def write_quantization(
-    packed: Mapping[str, PackedSpec], original: Mapping[str, Any] | None
+    packed: Mapping[str, PackedSpec],
+    original: Mapping[str, Any] | None,
+    parameters: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """The object for `config.json`. Matrices in another tool's layout are saved as they came, so `original`,
-    the object that came with them, still describes them."""
+    the object that came with them, still describes them. `parameters` describes packed parameters of a
+    model that runs through transformers, by their names there."""
+    if parameters:
+        return {"quant_method": "penjing", "format_version": FORMAT_VERSION, "parameters": dict(parameters)}
     own = {name: spec for name, spec in sorted(packed.items()) if isinstance(spec, OwnSpec)}
     if not own and original is not None:
         return dict(original)
@@ -71,17 +76,26 @@ def read_quantization(
     return found
 
 
+def read_own_parameters(entry: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+    """The descriptions of packed parameters that `write_quantization` was given."""
+    return _own_entries(entry, source, "parameters")
+
+
 def _read_own(entry: Mapping[str, Any], source: str) -> dict[str, PackedSpec]:
+    return {name: spec_from_json(spec) for name, spec in _own_entries(entry, source, "modules").items()}
+
+
+def _own_entries(entry: Mapping[str, Any], source: str, key: str) -> Mapping[str, Any]:
     version = entry.get("format_version")
     if version != FORMAT_VERSION:
         raise UnsupportedError(
             f"{source}: format version {version!r} of the quantised weights is not known here"
             f" (known: {FORMAT_VERSION}); a newer penjing may have written them"
         )
-    unknown = sorted(set(entry) - {"quant_method", "format_version", "modules"})
-    if unknown or not isinstance(entry.get("modules"), Mapping):
-        raise InputError(f"{source}: {FORMAT_KEY} is malformed ({', '.join(unknown) or 'no modules'})")
-    return {name: spec_from_json(spec) for name, spec in entry["modules"].items()}
+    unknown = sorted(set(entry) - {"quant_method", "format_version", key})
+    if unknown or not isinstance(entry.get(key), Mapping):
+        raise InputError(f"{source}: {FORMAT_KEY} is malformed ({', '.join(unknown) or f'no {key}'})")
+    return entry[key]
 
 
 def _read_foreign(entry: Mapping[str, Any], source: str, matrices: Matrices, stored: Stored) -> Quantization:

@@ -14,8 +14,9 @@ from penjing.model.bridge.module import BridgedModel
 from penjing.model.decoder import Decoder
 from penjing.model.families.registry import family_of_model_type
 from penjing.model.ledger import FLOATS, Entry, Ledger
-from penjing.model.linear import packed_matrices, weight_of
+from penjing.model.linear import PackedMatrix, packed_matrices, weight_of
 from penjing.model.names import apply_rules
+from penjing.model.packed_parameter import PackedParameter, packed_parameters
 from penjing.model.plan import Plan
 from penjing.model.quantization import FORMAT_KEY, write_quantization
 from penjing.model.shapes import Shape, tensor_shapes
@@ -43,9 +44,32 @@ def module_ledger(module: Decoder | BridgedModel, dtypes: Mapping[str, torch.dty
         dtype, count = dtypes[name], prod(shape)
         stored = str(dtype).removeprefix("torch.")
         entries.append(Entry(name, count, count * dtype.itemsize, stored))
-    for name, child in packed_matrices(module).items():
-        entries.append(Entry(f"{name}.weight", prod(child.shape), child.packed.nbytes, str(child.spec)))
+    for name, child in _packed(module).items():
+        entries.append(Entry(name, prod(child.shape), child.packed.nbytes, str(child.spec)))
     return Ledger(tuple(entries))
+
+
+def named_root(module: Decoder | BridgedModel) -> torch.nn.Module:
+    """The module under which names of weights begin."""
+    return module.wrapped if isinstance(module, BridgedModel) else module
+
+
+def native_shapes(module: Decoder | BridgedModel) -> Mapping[str, Shape]:
+    """Every weight under the name that it has in the module, packed or not; a tied one once."""
+    if not isinstance(module, BridgedModel):
+        return tensor_shapes(module.config)
+    packed = {name: child.form.shape for name, child in packed_parameters(module.wrapped).items()}
+    return {name: tuple(tensor.shape) for name, tensor in module.float_tensors().items()} | packed
+
+
+def native_dtypes(
+    module: Decoder | BridgedModel, dtypes: Mapping[str, torch.dtype]
+) -> dict[str, torch.dtype]:
+    """`dtypes`, which go by the names in the file, by those in the module. Where transformers names or joins
+    weights otherwise, they have the dtype that most have."""
+    values = list(dtypes.values())
+    common = max(dict.fromkeys(values), key=values.count)
+    return {name: dtypes.get(name, common) for name in native_shapes(module)}
 
 
 def _float_shapes(module: Decoder | BridgedModel) -> dict[str, Shape]:
@@ -55,6 +79,14 @@ def _float_shapes(module: Decoder | BridgedModel) -> dict[str, Shape]:
     packed = packed_matrices(module)
     shapes = tensor_shapes(module.config).items()
     return {name: shape for name, shape in shapes if name.removesuffix(".weight") not in packed}
+
+
+def _packed(module: Decoder | BridgedModel) -> dict[str, PackedMatrix]:
+    """Packed weights by the names of what they stand for."""
+    return {
+        name if isinstance(child, PackedParameter) else f"{name}.weight": child
+        for name, child in packed_matrices(named_root(module)).items()
+    }
 
 
 def save_folder(
@@ -88,10 +120,12 @@ def _config(
     module: Decoder | BridgedModel, dtypes: Mapping[str, torch.dtype], hf_config: Mapping[str, Any]
 ) -> dict[str, Any]:
     config = {k: v for k, v in hf_config.items() if k not in (FORMAT_KEY, "torch_dtype", "dtype")}
-    packed = {name: child.spec for name, child in packed_matrices(module).items()}
+    packed = packed_matrices(named_root(module))
     config["dtype"] = str(_common(module, dtypes)).removeprefix("torch.")
     if packed:
-        config[FORMAT_KEY] = write_quantization(packed, hf_config.get(FORMAT_KEY))
+        parameters = {name: p.to_json() for name, p in packed.items() if isinstance(p, PackedParameter)}
+        specs = {name: matrix.spec for name, matrix in packed.items()}
+        config[FORMAT_KEY] = write_quantization(specs, hf_config.get(FORMAT_KEY), parameters)
     return config
 
 
@@ -106,16 +140,17 @@ def _stored(
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors as the family, or transformers, stores them; what penjing packed, and only penjing opens,
     under the module's own names."""
-    if isinstance(module, BridgedModel):
-        for name, tensor in module.saved_tensors().items():
-            yield name, _as_stored(name, tensor, dtypes[name])
-        return
-    packed = packed_matrices(module)
+    packed = packed_matrices(named_root(module))
     parts = {
         f"{name}.{part}": tensor
         for name, child in packed.items()
         for part, tensor in child.packed.parts.items()
     }
+    if isinstance(module, BridgedModel):
+        for name, tensor in module.saved_tensors().items():
+            yield name, _as_stored(name, tensor, dtypes[name])
+        yield from parts.items()
+        return
     family = family_of_model_type(hf_config["model_type"], "the model")
     is_own = any(isinstance(child.spec, OwnSpec) for child in packed.values())
     rules = () if is_own else family.rules(module.config)

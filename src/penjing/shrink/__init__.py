@@ -11,7 +11,7 @@ from typing import Any
 
 class _CallablePackage(ModuleType):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from penjing.shrink.shrink import shrink
+        from penjing.shrink.verb import shrink
 
         return shrink(*args, **kwargs)
 

@@ -5,7 +5,6 @@ Memory beyond the two models is one stream of hidden states and one group's inpu
 Shapes: N passages, L tokens, D hidden size, C columns.
 """
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ from penjing.packed.affine_spec import AffineSpec
 from penjing.shrink.inputs import block_output, gather_moments, stages
 from penjing.shrink.rounding import RoundingConfig, round_calibrated, round_nearest
 from penjing.shrink.sensitivity import Sensitivity
+from penjing.shrink.sharing import share_copy
 from penjing.shrink.targets import EMBEDDING, HEAD
 
 Progress = Callable[[int, int], None]
@@ -80,11 +80,6 @@ def _round_ends(
         importance_D = sensitivity.uses[EMBEDDING][0].input
         packed = round_nearest(weight_of(module, EMBEDDING), specs[EMBEDDING], importance_D)
         pack_module(shrunk, EMBEDDING, packed)
-
-
-def share_copy(module: Decoder) -> Decoder:
-    """A second module tree over the same parameters: replacing a submodule of one leaves the other alone."""
-    return copy.deepcopy(module, {id(p): p for p in module.parameters()})
 
 
 def _round_block(

@@ -1,17 +1,15 @@
 """What each way of storing a matrix costs: exact bytes, and the divergence it is predicted to cause."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from penjing.memory import give_back_memory
-from penjing.model.decoder import Decoder
-from penjing.model.linear import weight_of
 from penjing.packed.affine_spec import AffineSpec
 from penjing.shrink.reach import GRIDS
 from penjing.shrink.rounding import round_nearest
-from penjing.shrink.sensitivity import Curvature, Sensitivity
+from penjing.shrink.sensitivity import Curvature
 from penjing.shrink.targets import Matrix
 
 Progress = Callable[[int, int], None]
@@ -20,7 +18,7 @@ _SAMPLE_ROWS = 16  # rows that stand for a matrix when its error is predicted
 
 @dataclass(frozen=True)
 class Candidate:
-    """`spec` None keeps the matrix in 16 bits. `divergence` is predicted KL in nats per token."""
+    """`spec` None keeps the matrix in floats. `divergence` is predicted KL in nats per token."""
 
     spec: AffineSpec | None
     nbytes: int
@@ -28,18 +26,17 @@ class Candidate:
 
 
 def candidates_of(
-    module: Decoder,
     matrices: Sequence[Matrix],
-    sensitivity: Sensitivity,
+    weight_of: Callable[[Matrix], torch.Tensor],
+    uses: Mapping[str, tuple[Curvature, ...]],
     grids: Sequence[AffineSpec] = GRIDS,
     progress: Progress | None = None,
 ) -> dict[str, list[Candidate]]:
-    """Every grid for every matrix, and keeping it in 16 bits, by growing bytes."""
+    """Every grid for every matrix, and keeping it in floats, by growing bytes. `uses` holds the curvature of
+    each use of a matrix."""
     found = {}
     for i, matrix in enumerate(matrices):
-        found[matrix.name] = _candidates(
-            weight_of(module, matrix.name), matrix, sensitivity.uses[matrix.name], grids
-        )
+        found[matrix.name] = _candidates(weight_of(matrix), matrix, uses[matrix.name], grids)
         if progress:
             progress(i + 1, len(matrices))
     give_back_memory()
@@ -52,7 +49,7 @@ def _candidates(
     rows = torch.linspace(0, matrix.rows - 1, min(matrix.rows, _SAMPLE_ROWS)).long()
     sample = weight_RC[rows]
     importance_C = sum((use.output.mean() * use.input for use in uses), torch.zeros(matrix.columns))
-    options = [Candidate(None, 2 * matrix.parameters, 0.0)]
+    options = [Candidate(None, matrix.float_bytes, 0.0)]
     for spec in grids:
         error = round_nearest(sample, spec, importance_C).dequantize() - sample
         divergence = predicted_divergence(error.square().mean(dim=0), uses)

@@ -1,28 +1,35 @@
 """How small a model can become, by its headers alone: plain integers, known before torch is there."""
 
-from penjing.errors import InputError, UnsupportedError
+from math import prod
+
+from penjing.errors import InputError
 from penjing.model.bridge.plan import BridgedPlan
 from penjing.model.ledger import plan_ledger
 from penjing.model.plan import LoadPlan
-from penjing.model.shapes import matrix_shapes
+from penjing.model.shapes import Shape, matrix_shapes
 from penjing.packed.affine_spec import AffineSpec
 
 GRIDS = tuple(AffineSpec(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128))
 
 
 def least_bytes(plan: LoadPlan | BridgedPlan) -> int:
-    """Bytes of the smallest model that can be built from a checkpoint; one that is packed already is an
-    `InputError`, one without a family an `UnsupportedError`."""
-    if isinstance(plan, BridgedPlan):
-        raise UnsupportedError(
-            f"{plan.checkpoint.path}: {plan.architecture} has no family here and runs through transformers;"
-            " such models can't be shrunk yet"
-        )
+    """Bytes of the smallest model that can be built from a checkpoint, or, of one that runs through
+    transformers, a number that it is no smaller than; one that is packed already is an `InputError`."""
     if plan.packed:
         raise InputError(f"{plan.checkpoint.path} is quantised already; shrink its 16-bit original instead")
+    if isinstance(plan, BridgedPlan):
+        return sum(_least_bytes_of(shape) for shape in plan.shapes.values())
     matrices = matrix_shapes(plan.config)
     fixed = (e.nbytes for e in plan_ledger(plan).entries if e.name.removesuffix(".weight") not in matrices)
     return sum(fixed) + sum(least_matrix_bytes(*shape) for shape in matrices.values())
+
+
+def _least_bytes_of(shape: Shape) -> int:
+    """The least bytes that a tensor may take, whichever way it is read as matrices."""
+    size = prod(shape)
+    if len(shape) < 2 or not size:
+        return 2 * size
+    return min(least_matrix_bytes(size // columns, columns) for columns in (size // shape[0], *shape))
 
 
 def unreachable(nbytes: int, smallest: int, base_bytes: int, parameters: int) -> InputError:

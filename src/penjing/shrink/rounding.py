@@ -4,6 +4,7 @@ GPTQ (arXiv 2210.17323) with static groups and columns in the order of importanc
 `refine`. Shapes: R rows (outputs), C columns (inputs).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -71,10 +72,8 @@ def round_calibrated(
         scales = fit_scales(slab_RC, importance_C, spec)
         codes_RC = _round_rows(slab_RC, scales, feedback_CC, order_C)
         codes_RC, scales = refine(slab_RC, codes_RC, scales, damped_CC, config.rounds)
-        slabs.append(assemble(scales, codes_RC, weight_RC.shape[1]).parts)
-    parts = {name: torch.cat([slab[name] for slab in slabs]) for name in slabs[0]}
-    rows, columns = weight_RC.shape
-    return AffineTensor(spec, (rows, columns), parts)
+        slabs.append(assemble(scales, codes_RC, weight_RC.shape[1]))
+    return stack(slabs)
 
 
 def assemble(scales: GroupScales, codes_RC: torch.Tensor, columns: int) -> AffineTensor:
@@ -86,6 +85,13 @@ def assemble(scales: GroupScales, codes_RC: torch.Tensor, columns: int) -> Affin
         "row_scale": scales.row_scale,
     }
     return AffineTensor(scales.spec, (codes_RC.shape[0], columns), parts)
+
+
+def stack(matrices: Sequence[AffineTensor]) -> AffineTensor:
+    """Matrices of one spec and width, one below the other."""
+    first = matrices[0]
+    parts = {name: torch.cat([matrix.parts[name] for matrix in matrices]) for name in first.parts}
+    return AffineTensor(first.spec, (sum(matrix.shape[0] for matrix in matrices), first.shape[1]), parts)
 
 
 def _damp(moments_CC: torch.Tensor, config: RoundingConfig) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,13 +12,14 @@ from penjing.evaluate.compare import compare
 from penjing.evaluate.result import EvalResult, holds
 from penjing.evaluate.sample import draw_sample, passage_length
 from penjing.memory import give_back_memory
+from penjing.model.bridge.module import BridgedModel
 from penjing.model.linear import keep_float
 from penjing.model.opening import OpenedModel
 from penjing.shrink.builder import Builder, make_builder
 from penjing.shrink.effort import Effort, find_effort
 from penjing.shrink.goal import parse_share, parse_size
 from penjing.shrink.result import Answer, Asked, ShrinkResult, Trial
-from penjing.shrink.search import find_smallest, smallest_holding
+from penjing.shrink.search import Measured, find_smallest, smallest_holding
 from penjing.text.documents import builtin_documents
 from penjing.text.splits import Splits, make_splits
 
@@ -82,10 +83,10 @@ def _find(
     _require_measurable(original, splits, effort, seed, searched=asked.keep is not None)
     builder = make_builder(original, splits.tune, effort, seed, progress)
     if asked.nbytes is not None:
-        builder.require_reachable(asked.nbytes)
+        builder.planner.require_reachable(asked.nbytes)
     job = _Job(original, builder, splits, effort, seed, progress)
     found = job.to_size(asked.nbytes or 0) if asked.keep is None else job.to_keep(asked.keep, asked.nbytes)
-    plan = builder.plan(found.model.ledger.nbytes)
+    plan = builder.planner.plan(found.model.ledger.nbytes)
     questions = [Answer(prompt, "", "") for prompt in (_QUESTIONS if original.can_chat else _OPENINGS)]
     return ShrinkResult(
         model=found.model,
@@ -96,7 +97,7 @@ def _find(
         report=found.report,
         verdict=None if asked.keep is None else holds(found.report, asked.keep),
         trials=found.trials,
-        predicted=builder.predicted_curve(),
+        predicted=builder.planner.predicted_curve(),
         divergence={name: candidate.divergence for name, candidate in plan.chosen.items()},
         answers=tuple(
             replace(answer, original=text)
@@ -141,9 +142,15 @@ class _Job:
     def to_keep(self, keep: float, at_most: int | None) -> _Found:
         """Search the smallest size that holds, and measure it on fresh text. Sizes are compared unhealed,
         which is quicker; healing makes the one that is kept hold with more certainty."""
-        largest = min(at_most or self.builder.largest, self.builder.largest)
+        planner = self.builder.planner
+        largest = min(at_most or planner.largest, planner.largest)
         measured = find_smallest(
-            self._measure_size, self._predict, self.builder.smallest, largest, keep, self.effort.trials
+            lambda nbytes: self._measure_size(nbytes, keep),
+            self._predict,
+            planner.smallest,
+            largest,
+            keep,
+            self.effort.trials,
         )
         best, missed = smallest_holding(measured), ()
         if best is None:
@@ -159,13 +166,13 @@ class _Job:
         certified = replace(found.trials[-1], holds=verdict.holds)
         return replace(found, trials=(*searched, certified), notices=missed)
 
-    def _measure_size(self, nbytes: int) -> EvalResult:
-        return self._compare(
-            self.builder.build(nbytes), self.splits.search, self.effort.search_tokens, "search"
-        )
+    def _measure_size(self, nbytes: int, keep: float) -> Measured[EvalResult]:
+        shrunk = self.builder.build(nbytes)
+        result = self._compare(shrunk, self.splits.search, self.effort.search_tokens, "search")
+        return Measured(nbytes, result, _kept_at_least(result), holds(result, keep).holds)
 
     def _predict(self, nbytes: int) -> float:
-        return self.builder.plan(nbytes).divergence
+        return self.builder.planner.plan(nbytes).divergence
 
     def _report(self, shrunk: Model) -> EvalResult:
         return self._compare(shrunk, self.splits.report, self.effort.report_tokens, "measure what was kept")
@@ -173,7 +180,10 @@ class _Job:
     def _compare(
         self, shrunk: Model, texts: Mapping[str, Sequence[str]], tokens: int, stage: str
     ) -> EvalResult:
-        keep_float(shrunk.decoder.model.embed_tokens)  # as head it is used for every few positions
+        if isinstance(shrunk.module, BridgedModel):
+            keep_float(shrunk.module)
+        else:
+            keep_float(shrunk.module.model.embed_tokens)  # as head it is used for every few positions
         result = compare(
             self.original.module,
             shrunk.module,
@@ -221,6 +231,18 @@ def _require_measurable(original: Model, splits: Splits, effort: Effort, seed: i
             choice_items=effort.choice_items,
             seed=seed,
         )
+
+
+def _kept_at_least(result: EvalResult) -> float:
+    """The lower bound of what was kept; `InputError` where the text is too short for one."""
+    overall = result.overall
+    if overall.perplexity_kept is None or overall.perplexity_kept.low is None:
+        raise InputError(
+            "the search split has too few passages for an interval, so no promise can be searched for;"
+            " give more text, fewer texts, or a higher effort"
+        )
+    bounds = [kept.low for kept in (overall.perplexity_kept, overall.choice_kept) if kept is not None]
+    return min(low for low in bounds if low is not None)
 
 
 def _trial(nbytes: int, result: EvalResult, held: bool | None, split: str, chosen: bool) -> Trial:

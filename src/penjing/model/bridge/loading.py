@@ -9,6 +9,8 @@ from penjing.model.bridge import library
 from penjing.model.bridge.module import BridgedModel
 from penjing.model.bridge.plan import BridgedPlan
 from penjing.model.bridge.probing import find_traits
+from penjing.model.packed_entries import all_parts
+from penjing.model.packed_parameter import put_in_place, read_packed
 
 Progress = Callable[[int, int], None]
 
@@ -19,13 +21,17 @@ def load_bridged(plan: BridgedPlan, progress: Progress | None = None) -> tuple[B
     sentence each. The module owns its memory (nothing stays mapped) and is in evaluation mode. Raises
     `InputError` if a weight isn't finite; otherwise as `find_traits`."""
     checkpoint, source = plan.checkpoint, str(plan.checkpoint.path)
-    tensors = {name: _in_memory(checkpoint.read(name)) for name in checkpoint.tensors}
+    packed = read_packed(plan.own_packed, checkpoint.read)
+    parts = all_parts(plan.own_packed.values())
+    tensors = {name: _in_memory(checkpoint.read(name)) for name in checkpoint.tensors if name not in parts}
+    tensors |= {name: parameter.value for name, parameter in packed.items()}
     wrapped, gaps = library.load(plan.found, tensors, source)
     assert not (gaps.missing or gaps.unexpected or gaps.mismatched), gaps
     for name in checkpoint.tensors:
         checkpoint.release(name)
     del tensors
     _require_finite(wrapped, source)
+    put_in_place(wrapped, packed)
     traits, notices = find_traits(BridgedModel(wrapped, plan.config), source)
     if progress:
         progress(len(plan.stored), len(plan.stored))

@@ -15,6 +15,7 @@ from penjing.model.attention import Layout
 from penjing.model.bridge.cache import BridgedCache
 from penjing.model.bridge.library import quiet, saved_tensors
 from penjing.model.bridge.plan import BridgedConfig
+from penjing.model.packed_parameter import float_tensors, packed_parameters
 
 _LENGTH_DEPENDENT = {"dynamic", "longrope"}
 
@@ -124,8 +125,13 @@ class BridgedModel(nn.Module):
         return torch.cat(read, dim=1), past
 
     def saved_tensors(self) -> dict[str, torch.Tensor]:
-        """The weights by the names, and in the form, in which transformers saves them; tied ones once."""
-        return saved_tensors(self.wrapped)
+        """The weights by the names, and in the form, in which transformers saves them; tied ones once. Those
+        beside packed ones go by their names in the module, since only penjing opens such a model."""
+        return self.float_tensors() if packed_parameters(self.wrapped) else saved_tensors(self.wrapped)
+
+    def float_tensors(self) -> dict[str, torch.Tensor]:
+        """The weights that aren't packed, by their names in the module; tied ones once."""
+        return float_tensors(self.wrapped)
 
 
 def _starts(positions_BL: torch.Tensor, layout: Layout | None) -> list[int]:

@@ -8,7 +8,7 @@ it wouldn't use, by its own rules for names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,9 @@ from penjing.model.families.registry import MODEL_TYPES
 from penjing.model.language_model import NO_LIMIT
 from penjing.model.layouts import AS_IS, Shape
 from penjing.model.names import Stored
+from penjing.model.packed_entries import PackedEntries, all_parts, read_packed_entries
 from penjing.model.plan import mismatch_report, same_values
-from penjing.model.quantization import FORMAT_KEY
+from penjing.model.quantization import FORMAT_KEY, is_own_format, read_own_parameters
 from penjing.packed.parts import PackedSpec
 
 if TYPE_CHECKING:  # they need torch
@@ -53,8 +54,9 @@ class BridgedConfig:
 
 @dataclass(frozen=True)
 class BridgedPlan:
-    """What a folder will become. `infos` are the tensors that are saved again, by transformers' names, with
-    where each lies in the folder; `groups` names the parts of the model that they belong to."""
+    """What a folder will become. `infos` are the float tensors that are saved again, by transformers' names,
+    with where each lies in the folder; `groups` names the parts of the model that they belong to;
+    `own_packed` are the parameters that penjing packed."""
 
     checkpoint: Checkpoint
     found: Architecture
@@ -63,6 +65,7 @@ class BridgedPlan:
     infos: Mapping[str, TensorInfo]
     groups: Mapping[str, str]
     notices: tuple[str, ...]
+    own_packed: PackedEntries = field(default_factory=dict)
 
     @property
     def architecture(self) -> str:
@@ -71,7 +74,8 @@ class BridgedPlan:
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
-        return {name: info.shape for name, info in self.infos.items()}
+        packed = {name: entry.matrix_shape for name, entry in self.own_packed.items()}
+        return {name: info.shape for name, info in self.infos.items()} | packed
 
     @property
     def stored(self) -> tuple[Stored, ...]:
@@ -79,8 +83,8 @@ class BridgedPlan:
 
     @property
     def packed(self) -> Mapping[str, PackedSpec]:
-        """Only floats are opened."""
-        return {}
+        """What penjing packed itself, by the names that the ledger uses."""
+        return {name.removesuffix(".weight"): entry.spec for name, entry in self.own_packed.items()}
 
     @property
     def can_hold_stored(self) -> bool:
@@ -107,24 +111,27 @@ def plan_bridged(checkpoint: Checkpoint) -> BridgedPlan:
     for missing, unexpected or mis-shaped tensors, each listed.
     """
     from penjing.model.bridge import library
+    from penjing.model.packed_parameter import float_tensors
 
     source, hf_config = str(checkpoint.path), checkpoint.config
     found = library.find_architecture(hf_config, source)
-    _refuse_quantized(checkpoint)
+    own_packed = _own_packed(checkpoint)
     config = _config(found.config, source)
     if config.num_hidden_layers > len(checkpoint.tensors):
         raise InputError(
             f"{source}: the config asks for {config.num_hidden_layers} layers, but there are"
             f" {len(checkpoint.tensors)} tensors"
         )
-    skeleton, gaps = library.load(found, _without_storage(checkpoint), source, skeleton=True)
+    skeleton, gaps = library.load(found, _without_storage(checkpoint, own_packed), source, skeleton=True)
     _require_complete(checkpoint, gaps)
-    saved = {name: tuple(tensor.shape) for name, tensor in library.saved_tensors(skeleton).items()}
+    tensors = float_tensors(skeleton) if own_packed else library.saved_tensors(skeleton)
+    saved = {name: tuple(tensor.shape) for name, tensor in tensors.items() if name not in own_packed}
     twice, tie_notices = _settle_ties(checkpoint, skeleton, saved)
     tied = {name for name, equal in twice.items() if equal}
     infos = {name: _locate(checkpoint, name, shape) for name, shape in saved.items() if name not in tied}
     _require_floats(infos, source)
-    left_out = checkpoint.tensors.keys() - {info.name for info in infos.values()} - tied
+    parts = all_parts(own_packed.values())
+    left_out = checkpoint.tensors.keys() - {info.name for info in infos.values()} - tied - parts
     notices = [
         f"{hf_config['model_type']} has no family here: the model runs as transformers' {found.name}, which"
         " is slower",
@@ -142,7 +149,18 @@ def plan_bridged(checkpoint: Checkpoint) -> BridgedPlan:
         infos=infos,
         groups=_groups(saved, skeleton),
         notices=(*checkpoint.notices, *notices),
+        own_packed=own_packed,
     )
+
+
+def _own_packed(checkpoint: Checkpoint) -> PackedEntries:
+    """The parameters that penjing packed; weights that another tool quantised are refused."""
+    if not is_own_format(checkpoint.config):
+        _refuse_quantized(checkpoint)
+        return {}
+    source = str(checkpoint.path)
+    described = read_own_parameters(checkpoint.config[FORMAT_KEY], source)
+    return read_packed_entries(described, checkpoint.tensors, source)
 
 
 def _refuse_quantized(checkpoint: Checkpoint) -> None:
@@ -162,13 +180,16 @@ def _refuse_quantized(checkpoint: Checkpoint) -> None:
         )
 
 
-def _without_storage(checkpoint: Checkpoint) -> dict[str, Any]:
+def _without_storage(checkpoint: Checkpoint, own_packed: PackedEntries) -> dict[str, Any]:
     import torch
 
-    return {
+    parts = all_parts(own_packed.values())
+    floats = {
         name: torch.empty(info.shape, dtype=getattr(torch, info.dtype), device="meta")
         for name, info in checkpoint.tensors.items()
+        if name not in parts
     }
+    return floats | {name: torch.empty(e.form.shape, device="meta") for name, e in own_packed.items()}
 
 
 def _require_complete(checkpoint: Checkpoint, gaps: Gaps) -> None:
