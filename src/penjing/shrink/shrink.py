@@ -184,6 +184,11 @@ class _Job:
             keep_float(shrunk.module)
         else:
             keep_float(shrunk.module.model.embed_tokens)  # as head it is used for every few positions
+
+        def tell(done: int, total: int, _: str) -> None:
+            give_back_memory()
+            self.progress(stage, done, total)
+
         result = compare(
             self.original.module,
             shrunk.module,
@@ -194,10 +199,9 @@ class _Job:
             tokens=tokens,
             choice_items=self.effort.choice_items,
             seed=self.seed,
-            progress=lambda done, total, _: self.progress(stage, done, total),
+            progress=tell,
         )
         keep_float(shrunk.module, False)
-        give_back_memory()
         return result
 
 
