@@ -128,7 +128,9 @@ def held_out_documents(documents: Sequence[str]) -> list[str]:
     return list(documents[::HELD_OUT])
 
 
-def _step(model: PreTrainedModel, optimizer: torch.optim.Optimizer, ids_BL: torch.Tensor, rate: float) -> float:
+def _step(
+    model: PreTrainedModel, optimizer: torch.optim.Optimizer, ids_BL: torch.Tensor, rate: float
+) -> float:
     """One step of AdamW on the mean loss of a batch; returns that loss."""
     for group in optimizer.param_groups:
         group["lr"] = rate
