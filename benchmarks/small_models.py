@@ -17,18 +17,16 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
-    GPTNeoXConfig,
-    LlamaConfig,
-    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
-    Qwen3Config,
 )
 
 from benchmarks.texts import FILES, write_texts
@@ -38,35 +36,40 @@ VOCAB, CONTEXT = 4096, 1024
 END = "<|endoftext|>"
 HELD_OUT = 10  # one document of so many is kept for judging
 SEED = 20261201
-_COMMON = {"vocab_size": VOCAB, "max_position_embeddings": CONTEXT, "bos_token_id": 0, "eos_token_id": 0}
 
-CONFIGS: dict[str, PretrainedConfig] = {
-    "tied": LlamaConfig(
-        hidden_size=512,
-        intermediate_size=1408,
-        num_hidden_layers=4,
-        num_attention_heads=8,
-        num_key_value_heads=8,
-        tie_word_embeddings=True,
-        **_COMMON,
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "tied": (
+        "llama",
+        {
+            "hidden_size": 512,
+            "intermediate_size": 1408,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 8,
+            "tie_word_embeddings": True,
+        },
     ),
-    "untied": Qwen3Config(
-        hidden_size=256,
-        intermediate_size=768,
-        num_hidden_layers=8,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        head_dim=64,
-        tie_word_embeddings=False,
-        **_COMMON,
+    "untied": (
+        "qwen3",
+        {
+            "hidden_size": 256,
+            "intermediate_size": 768,
+            "num_hidden_layers": 8,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "head_dim": 64,
+            "tie_word_embeddings": False,
+        },
     ),
-    "neox": GPTNeoXConfig(
-        hidden_size=384,
-        intermediate_size=1536,
-        num_hidden_layers=4,
-        num_attention_heads=6,
-        tie_word_embeddings=False,
-        **_COMMON,
+    "neox": (
+        "gpt_neox",
+        {
+            "hidden_size": 384,
+            "intermediate_size": 1536,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 6,
+            "tie_word_embeddings": False,
+        },
     ),
 }
 
@@ -103,7 +106,7 @@ def train(name: str, texts: Path, out: Path, recipe: Recipe) -> None:
     tokenizer = _tokenizer(texts, out.with_name("small-tokenizer.json"))
     ids = _token_ids(tokenizer, texts, out.with_name("small-ids.npy"))
     torch.manual_seed(SEED)
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(CONFIGS[name], dtype=torch.float32)
+    model = _fresh_model(name)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.peak_rate, betas=(0.9, 0.95), weight_decay=0.1
     )
@@ -114,10 +117,23 @@ def train(name: str, texts: Path, out: Path, recipe: Recipe) -> None:
         loss = _step(model, optimizer, _batch(ids, recipe, step), recipe.rate(step))
         if step % 10 == 0 or step + 1 == recipe.steps:
             print(f"{name}: step {step} of {recipe.steps}, loss {loss:.3f}", flush=True)
-    model.to(torch.bfloat16).save_pretrained(out)
+    model.bfloat16().save_pretrained(out)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token=END, eos_token=END, model_max_length=CONTEXT
     ).save_pretrained(out)
+
+
+def _fresh_model(name: str) -> PreTrainedModel:
+    kind, fields = CONFIGS[name]
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=VOCAB,
+        max_position_embeddings=CONTEXT,
+        bos_token_id=0,
+        eos_token_id=0,
+        **fields,
+    )
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
 
 def training_documents(documents: Sequence[str]) -> list[str]:
