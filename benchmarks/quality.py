@@ -63,7 +63,7 @@ def measure(row: str, make: Maker, settings: Settings, work: Path) -> Row:
     result = penjing.compare(
         original,
         shrunk,
-        _documents(Path(settings.texts)),
+        documents(Path(settings.texts)),
         tokens=settings.tokens,
         choice_items=settings.choice_items,
         seed=settings.seed,
@@ -74,7 +74,7 @@ def measure(row: str, make: Maker, settings: Settings, work: Path) -> Row:
         "bytes": nbytes,
         "ratio": nbytes / original.base_bytes,
         "bits_per_weight": 8 * nbytes / original.ledger.parameters,
-        "figures": _figures(result),
+        "figures": figures(result),
         "notices": list(result.notices),
     }
     file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
@@ -131,8 +131,8 @@ def report(rows: list[Row], settings: Settings) -> str:
                 f"{row['bytes'] / 1e6:.1f}",
                 f"{row['ratio']:.3f}",
                 f"{row['bits_per_weight']:.2f}",
-                _kept(row["figures"]["overall"]["perplexity_kept"]),
-                _kept(row["figures"]["overall"]["choice_kept"]),
+                kept(row["figures"]["overall"]["perplexity_kept"]),
+                kept(row["figures"]["overall"]["choice_kept"]),
                 f"{row['figures']['overall']['kl']['value']:.4f}",
                 f"{row['figures']['overall']['agreement']['value']:.1%}",
             )
@@ -144,7 +144,7 @@ def report(rows: list[Row], settings: Settings) -> str:
         [
             (
                 row["row"],
-                *(_kept(row["figures"][name]["perplexity_kept"]) for name in names if name != "overall"),
+                *(kept(row["figures"][name]["perplexity_kept"]) for name in names if name != "overall"),
             )
             for row in rows
         ],
@@ -156,7 +156,7 @@ def report(rows: list[Row], settings: Settings) -> str:
     return f"{overall}\n\n{by_text}\n\n{how}"
 
 
-def _figures(result: EvalResult) -> dict[str, Any]:
+def figures(result: EvalResult) -> dict[str, Any]:
     """Every measured value with its interval, by text and overall."""
     fields = ("perplexity_kept", "choice_kept", "kl", "agreement")
     return {
@@ -170,7 +170,7 @@ def _interval(interval: Interval | None) -> dict[str, float | None] | None:
     return None if interval is None else interval.to_json()
 
 
-def _kept(interval: dict[str, float | None] | None) -> str:
+def kept(interval: dict[str, float | None] | None) -> str:
     if interval is None:
         return "not measurable"
     if interval["low"] is None:
@@ -182,7 +182,7 @@ def _slug(row: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", row)
 
 
-def _documents(folder: Path) -> dict[str, list[str]]:
+def documents(folder: Path) -> dict[str, list[str]]:
     return {name.partition(".")[0]: read_documents(folder / name) for name in FILES}
 
 
