@@ -26,11 +26,9 @@ from benchmarks.importance import importance
 from penjing.api import Model
 from penjing.evaluate.compare import compare
 from penjing.packed.affine_spec import AffineSpec
-from penjing.shrink.blockwise import round_decoder
 from penjing.shrink.builder import make_builder
 from penjing.shrink.effort import find_effort
 from penjing.shrink.shrink import builtin_texts
-from penjing.shrink.targets import packable_matrices
 from penjing.text.splits import make_splits
 
 OURS, LLAMA_CPP = "penjing", "llama_cpp"
@@ -157,7 +155,7 @@ class Subject:
         return penjing.load(self.folder)
 
     @cached_property
-    def original_running(self) -> "Remembering":
+    def original_running(self) -> Any:
         return Remembering(self.original.module)
 
     @cached_property
@@ -201,6 +199,7 @@ class Remembering:
         self._known: dict[tuple[int, ...], torch.Tensor] = {}
         self.config = module.config
         self.parameters, self.buffers, self.head = module.parameters, module.buffers, module.head
+        self.new_cache = module.new_cache
 
     def hidden(self, input_ids: torch.Tensor, positions: torch.Tensor, layout=None, cache=None):
         if cache is not None:
@@ -215,10 +214,9 @@ def make_ours(subject: Subject, cell: Cell, out: Path) -> Json:
     """The same grid for every linear layer of the blocks, embedding and head untouched, nothing healed."""
     started = time.process_time()
     spec = AffineSpec(cell.bits, cell.group)
-    original, builder = subject.original, subject.builder
-    names = [matrix.name for matrix in packable_matrices(original.module) if matrix.role == "linear"]
-    module = round_decoder(original.module, dict.fromkeys(names, spec), builder.ids_NL, builder.sensitivity)
-    nbytes = replace(original, module=module).save(out)
+    original, rounder = subject.original, subject.builder.rounder
+    names = [matrix.name for matrix in rounder.matrices if matrix.role == "linear"]
+    nbytes = replace(original, module=rounder.round(dict.fromkeys(names, spec))).save(out)
     return {"bytes": nbytes, "seconds": time.process_time() - started, "versions": {}}
 
 

@@ -25,7 +25,7 @@ def quantise(task: Task) -> Quantised:
         group_size=task.group,
         sym=False,
         iters=int(steps or DEFAULT_STEPS),
-        dataset=torch.utils.data.DataLoader(list(task.ids_NL), batch_size=1),
+        dataset=torch.utils.data.DataLoader(task.ids_NL, batch_size=1),  # pyright: ignore[reportArgumentType]
         nsamples=passages,
         seqlen=length,
         device_map="cpu",

@@ -65,8 +65,7 @@ class Model:
         """The module, where it is penjing's own decoder; any other is an `UnsupportedError`."""
         if isinstance(self.module, BridgedModel):
             raise UnsupportedError(
-                f"{self.name} has no family here and runs through transformers, which this can't"
-                " be done with"
+                f"{self.name} has no family here and runs through transformers, which this can't be done with"
             )
         return self.module
 

@@ -37,7 +37,7 @@ def divergence(original, module, ids_NL):
 
 
 def test_healing_brings_the_model_nearer_on_text_that_it_did_not_learn_from(builder, shrunk):
-    learned, fresh = builder._healing_ids, builder.rounder.ids_NL
+    learned, fresh = builder._healing_ids, builder.ids_NL
     config = HealingConfig(row_rate=1e-2, epochs=4)
     healed = heal(builder.original.decoder, shrunk.decoder, learned, torch.Generator().manual_seed(0), config)
     before, after = (divergence(builder.original.decoder, m, fresh) for m in (shrunk.decoder, healed))

@@ -86,7 +86,7 @@ def test_a_peer_that_fails_is_named_with_its_log_and_the_others_go_on(
     broken = Cell("tiny", "broken", "any", 4, 32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Bench, "_making", lambda self, cell: {"cell": cell.name, "runner": runner.name})
-        with pytest.raises(PeerError, match="broken.*log.txt"):
+        with pytest.raises(PeerError, match=r"broken.*log\.txt"):
             bench.measure(broken)
         rows = shrink.measure(bench, [broken, OURS])
     assert [cell for cell, _ in rows] == [OURS]

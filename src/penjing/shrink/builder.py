@@ -44,17 +44,17 @@ def make_builder(
         if isinstance(module, BridgedModel)
         else DecoderRounder(module, ids_NL, seed, tell)
     )
-    return Builder(original, rounder, ids_NL.shape[1], effort, seed, tell, notices)
+    return Builder(original, rounder, ids_NL, effort, seed, tell, notices)
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Makes shrunk models of any size from one original; `passage_tokens` is the length of the passages that
-    it calibrates on, and of those that it heals with."""
+    """Makes shrunk models of any size from one original; `ids_NL` (int64) are the passages that its rounder
+    calibrates on."""
 
     original: Model
     rounder: Rounder
-    passage_tokens: int
+    ids_NL: torch.Tensor
     effort: Effort
     seed: int
     progress: Progress
@@ -106,7 +106,9 @@ class Builder:
     def _healing_ids(self) -> torch.Tensor:
         generator = torch.Generator().manual_seed(self.seed + 1)
         tell = stage(self.progress, "write text to heal with")
-        return own_passages(self.original, self.effort.healing_passages, self.passage_tokens, generator, tell)
+        return own_passages(
+            self.original, self.effort.healing_passages, self.ids_NL.shape[1], generator, tell
+        )
 
     def _store_floats(self, shrunk: Model) -> None:
         """Give matrices that stay floats the values that will be saved, so that what is measured is that."""
