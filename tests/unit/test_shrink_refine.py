@@ -5,8 +5,8 @@ import torch
 from tests.unit.test_shrink_rounding import correlated_inputs, weights
 
 from penjing.packed.affine_spec import AffineSpec
+from penjing.shrink.grids.kinds import fit_scales
 from penjing.shrink.refine import descend, refine, refit_scales, row_losses
-from penjing.shrink.scales import fit_scales, nearest_codes
 
 SPECS = [AffineSpec(bits, group) for bits in (2, 3, 4, 8) for group in (0, 32, 64)]
 RAGGED = 80  # columns of which the last group of 32 or 64 has 16
@@ -16,7 +16,7 @@ def rounded(columns, spec):
     weight, inputs = weights(columns=columns), correlated_inputs(columns)
     moments = inputs.T @ inputs / len(inputs) + 1e-3 * torch.eye(columns)
     scales = fit_scales(weight, torch.diagonal(moments), spec)
-    return weight, nearest_codes(weight, scales), scales, moments
+    return weight, scales.nearest(weight), scales, moments
 
 
 @pytest.mark.parametrize("columns", [128, RAGGED])
@@ -61,5 +61,5 @@ def test_groups_that_are_all_zero_stay_finite():
     weight[0] = 0
     weight[1, :32] = 0
     scales = fit_scales(weight, torch.diagonal(moments), spec)
-    codes, scales = refine(weight, nearest_codes(weight, scales), scales, moments, rounds=2)
+    codes, scales = refine(weight, scales.nearest(weight), scales, moments, rounds=2)
     assert row_losses(weight, codes, scales, moments).isfinite().all()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penjing.errors import InputError
-from penjing.packed.affine_spec import AffineSpec
+from penjing.packed.parts import PackedSpec
 from penjing.shrink.candidates import Candidate
 
 
@@ -29,7 +29,7 @@ class Allocation:
         return sum(candidate.divergence for candidate in self.chosen.values())
 
     @property
-    def specs(self) -> dict[str, AffineSpec]:
+    def specs(self) -> dict[str, PackedSpec]:
         """The matrices that are packed, and how."""
         return {name: c.spec for name, c in self.chosen.items() if c.spec is not None}
 
@@ -45,7 +45,7 @@ def allocate(candidates: Mapping[str, Sequence[Candidate]], budget: int) -> Allo
     return min([climbed, *same], key=lambda allocation: allocation.divergence)
 
 
-def _shared_specs(candidates: Mapping[str, Sequence[Candidate]]) -> list[AffineSpec]:
+def _shared_specs(candidates: Mapping[str, Sequence[Candidate]]) -> list[PackedSpec]:
     """The grids that every matrix can have."""
     first, *others = ([option.spec for option in options] for options in candidates.values())
     return [spec for spec in first if spec is not None and all(spec in other for other in others)]
@@ -75,7 +75,7 @@ def _climb(candidates: Mapping[str, Sequence[Candidate]], budget: int) -> Alloca
     return Allocation({name: hull[level[name]] for name, hull in hulls.items()})
 
 
-def uniform(candidates: Mapping[str, Sequence[Candidate]], spec: AffineSpec) -> Allocation:
+def uniform(candidates: Mapping[str, Sequence[Candidate]], spec: PackedSpec) -> Allocation:
     """Every matrix on the same grid."""
     return Allocation(
         {name: next(c for c in options if c.spec == spec) for name, options in candidates.items()}

@@ -14,8 +14,8 @@ from penjing.memory import give_back_memory
 from penjing.model.decoder import Block, Decoder
 from penjing.model.linear import keep_float, pack_module, weight_of
 from penjing.model.self_attention import Step
-from penjing.packed.affine import AffineTensor
-from penjing.packed.affine_spec import AffineSpec
+from penjing.packed.parts import PackedSpec
+from penjing.packed.tensor import PackedTensor
 from penjing.shrink.inputs import block_output, gather_moments, stages
 from penjing.shrink.rounding import RoundingConfig, round_calibrated, round_nearest
 from penjing.shrink.sensitivity import Sensitivity
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 def round_decoder(
     module: Decoder,
-    specs: Mapping[str, AffineSpec],
+    specs: Mapping[str, PackedSpec],
     ids_NL: torch.Tensor,
     sensitivity: Sensitivity,
     config: RoundingConfig | None = None,
@@ -66,7 +66,7 @@ def _below(prefix: str, by_name: Mapping[str, Value]) -> dict[str, Value]:
 def _round_ends(
     module: Decoder,
     shrunk: Decoder,
-    specs: Mapping[str, AffineSpec],
+    specs: Mapping[str, PackedSpec],
     sensitivity: Sensitivity,
     config: RoundingConfig,
 ) -> None:
@@ -85,7 +85,7 @@ def _round_ends(
 def _round_block(
     original: Block,
     block: Block,
-    specs: Mapping[str, AffineSpec],
+    specs: Mapping[str, PackedSpec],
     x_NLD: torch.Tensor,
     step: Step,
     token_weights: Mapping[str, torch.Tensor],
@@ -104,8 +104,8 @@ def _round_block(
 
 
 def _round(
-    weight_RC: torch.Tensor, moments_CC: torch.Tensor | None, spec: AffineSpec, config: RoundingConfig
-) -> AffineTensor:
+    weight_RC: torch.Tensor, moments_CC: torch.Tensor | None, spec: PackedSpec, config: RoundingConfig
+) -> PackedTensor:
     """Calibrated, or to nearest for an expert that no calibration token went to."""
     if moments_CC is None:
         return round_nearest(weight_RC, spec)

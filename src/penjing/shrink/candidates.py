@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from penjing.memory import give_back_memory
-from penjing.packed.affine_spec import AffineSpec
+from penjing.packed.parts import PackedSpec
 from penjing.shrink.reach import GRIDS
 from penjing.shrink.rounding import round_nearest
 from penjing.shrink.sensitivity import Curvature
@@ -20,7 +20,7 @@ _SAMPLE_ROWS = 16  # rows that stand for a matrix when its error is predicted
 class Candidate:
     """`spec` None keeps the matrix in floats. `divergence` is predicted KL in nats per token."""
 
-    spec: AffineSpec | None
+    spec: PackedSpec | None
     nbytes: int
     divergence: float
 
@@ -29,7 +29,7 @@ def candidates_of(
     matrices: Sequence[Matrix],
     weight_of: Callable[[Matrix], torch.Tensor],
     uses: Mapping[str, tuple[Curvature, ...]],
-    grids: Sequence[AffineSpec] = GRIDS,
+    grids: Sequence[PackedSpec] = GRIDS,
     progress: Progress | None = None,
 ) -> dict[str, list[Candidate]]:
     """Every grid for every matrix, and keeping it in floats, by growing bytes. `uses` holds the curvature of
@@ -44,7 +44,7 @@ def candidates_of(
 
 
 def _candidates(
-    weight_RC: torch.Tensor, matrix: Matrix, uses: tuple[Curvature, ...], grids: Sequence[AffineSpec]
+    weight_RC: torch.Tensor, matrix: Matrix, uses: tuple[Curvature, ...], grids: Sequence[PackedSpec]
 ) -> list[Candidate]:
     rows = torch.linspace(0, matrix.rows - 1, min(matrix.rows, _SAMPLE_ROWS)).long()
     sample = weight_RC[rows]

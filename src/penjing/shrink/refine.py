@@ -7,8 +7,7 @@ with the moments H. Neither step can raise the loss. Shapes: R rows, G groups of
 
 import torch
 
-from penjing.packed.affine import resolve_scales
-from penjing.shrink.scales import GroupScales, inverse, store_scales
+from penjing.shrink.grids.scales import Scales, inverse
 
 _BLOCK = 64  # columns whose corrections are applied at once
 _RIDGE = 1e-6  # keeps the normal equations solvable where all codes of a group are equal
@@ -17,10 +16,10 @@ _RIDGE = 1e-6  # keeps the normal equations solvable where all codes of a group 
 def refine(
     target_RC: torch.Tensor,
     codes_RC: torch.Tensor,
-    scales: GroupScales,
+    scales: Scales,
     moments_CC: torch.Tensor,
     rounds: int,
-) -> tuple[torch.Tensor, GroupScales]:
+) -> tuple[torch.Tensor, Scales]:
     """Better uint8 codes (R, C) and scales for the weights `target_RC`, after so many rounds of both steps.
 
     `moments_CC` (float32) is positive definite. The loss of no row rises.
@@ -34,7 +33,7 @@ def refine(
 
 
 def row_losses(
-    target_RC: torch.Tensor, codes_RC: torch.Tensor, scales: GroupScales, moments_CC: torch.Tensor
+    target_RC: torch.Tensor, codes_RC: torch.Tensor, scales: Scales, moments_CC: torch.Tensor
 ) -> torch.Tensor:
     """What each row loses, (R): e H eᵀ of its error e."""
     step_RC, zero_RC = scales.expand(target_RC.shape[1])
@@ -43,7 +42,7 @@ def row_losses(
 
 
 def descend(
-    target_RC: torch.Tensor, codes_RC: torch.Tensor, scales: GroupScales, moments_CC: torch.Tensor
+    target_RC: torch.Tensor, codes_RC: torch.Tensor, scales: Scales, moments_CC: torch.Tensor
 ) -> torch.Tensor:
     """One sweep over the columns, those of the largest moments first: each code becomes the best one, given
     all others."""
@@ -51,7 +50,7 @@ def descend(
     order_C = torch.argsort(torch.diagonal(moments_CC), descending=True, stable=True)
     moments_CC = moments_CC[order_C][:, order_C]
     step_CR, zero_CR = (part[:, order_C].T.contiguous() for part in scales.expand(columns))
-    inverse_CR, max_code = inverse(step_CR), scales.spec.max_code
+    inverse_CR, max_code = inverse(step_CR), scales.max_code
     codes_CR = codes_RC[:, order_C].T.float().contiguous()
     weight_CR = (codes_CR - zero_CR) * step_CR
     pull_CR = moments_CC @ (target_RC[:, order_C].T - weight_CR)  # minus half the loss's gradient
@@ -74,26 +73,30 @@ def descend(
 
 
 def refit_scales(
-    target_RC: torch.Tensor, codes_RC: torch.Tensor, scales: GroupScales, moments_CC: torch.Tensor
-) -> GroupScales:
+    target_RC: torch.Tensor, codes_RC: torch.Tensor, scales: Scales, moments_CC: torch.Tensor
+) -> Scales:
     """The scales and zero points that lose least with these codes, all groups of a row solved for together.
 
     A group whose solution can't be stored (a scale or zero point out of range) keeps what it has.
     """
-    columns, spec = target_RC.shape[1], scales.spec
-    width, groups = spec.columns_per_group(columns), spec.groups(columns)
+    columns = target_RC.shape[1]
+    old_step_RG, old_zero_RG = scales.resolve()
+    width, groups = scales.width(columns), old_step_RG.shape[1]
     padding = groups * width - columns
-    old_step_RG, old_zero_RG = resolve_scales(scales.scale, scales.zero_point, scales.row_scale, spec)
     target_RC = torch.nn.functional.pad(target_RC, (0, padding))
     moments_CC = torch.nn.functional.pad(moments_CC, (0, padding, 0, padding))
     codes_RGw = torch.nn.functional.pad(codes_RC, (0, padding)).view(-1, groups, width).float()
     system, wanted = _normal_equations(target_RC, codes_RGw - old_zero_RG.unsqueeze(2), moments_CC)
-    solved = torch.linalg.solve(system, wanted).float().view(-1, 2, groups)
-    step_RG, offset_RG = solved[:, 0], solved[:, 1]
-    zero_RG = old_zero_RG - offset_RG * inverse(step_RG)
-    storable = (step_RG > 0) & (zero_RG >= 0) & (zero_RG <= spec.max_code)
-    return store_scales(
-        torch.where(storable, step_RG, old_step_RG), torch.where(storable, zero_RG, old_zero_RG), spec
+    if scales.fixed_zero:
+        step_RG = torch.linalg.solve(system[:, :groups, :groups], wanted[:, :groups]).float()
+        zero_RG = old_zero_RG
+    else:
+        solved = torch.linalg.solve(system, wanted).float().view(-1, 2, groups)
+        step_RG = solved[:, 0]
+        zero_RG = old_zero_RG - solved[:, 1] * inverse(step_RG)
+    storable = scales.storable(step_RG, zero_RG)
+    return scales.store(
+        torch.where(storable, step_RG, old_step_RG), torch.where(storable, zero_RG, old_zero_RG), scales.spec
     )
 
 
@@ -125,18 +128,12 @@ def _normal_equations(
 def _better_rows(
     target_RC: torch.Tensor,
     codes_RC: torch.Tensor,
-    old: GroupScales,
-    new: GroupScales,
+    old: Scales,
+    new: Scales,
     moments_CC: torch.Tensor,
-) -> GroupScales:
+) -> Scales:
     """Of each row the scales that lose less: rounding the new ones to what can be stored costs something."""
     better_R = row_losses(target_RC, codes_RC, new, moments_CC) < row_losses(
         target_RC, codes_RC, old, moments_CC
     )
-    better_R1 = better_R.unsqueeze(1)
-    return GroupScales(
-        old.spec,
-        torch.where(better_R1, new.scale, old.scale),
-        torch.where(better_R1, new.zero_point, old.zero_point),
-        torch.where(better_R, new.row_scale, old.row_scale),
-    )
+    return new.choose(better_R, old)

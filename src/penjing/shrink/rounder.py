@@ -10,7 +10,7 @@ from torch import nn
 
 from penjing.model.decoder import Decoder
 from penjing.model.linear import weight_of
-from penjing.packed.affine_spec import AffineSpec
+from penjing.packed.parts import PackedSpec
 from penjing.shrink.blockwise import round_decoder
 from penjing.shrink.candidates import Candidate, candidates_of
 from penjing.shrink.sensitivity import Sensitivity, measure_sensitivity
@@ -30,7 +30,7 @@ class Rounder(Protocol):
         """Ways to store each matrix, by growing bytes."""
         ...
 
-    def round(self, specs: Mapping[str, AffineSpec]) -> nn.Module:
+    def round(self, specs: Mapping[str, PackedSpec]) -> nn.Module:
         """A copy with these matrices packed; what isn't packed is shared with the original."""
         ...
 
@@ -62,7 +62,7 @@ class DecoderRounder:
             progress=stage(self.progress, "predict losses"),
         )
 
-    def round(self, specs: Mapping[str, AffineSpec]) -> Decoder:
+    def round(self, specs: Mapping[str, PackedSpec]) -> Decoder:
         return round_decoder(
             self.decoder,
             specs,

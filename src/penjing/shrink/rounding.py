@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import torch
 
 from penjing.errors import PenjingError
-from penjing.packed import bits as bit_packing
-from penjing.packed.affine import AffineTensor
-from penjing.packed.affine_spec import AffineSpec
+from penjing.packed.parts import PackedSpec
+from penjing.packed.schemes import packed_tensor
+from penjing.packed.tensor import PackedTensor
+from penjing.shrink.grids.kinds import fit_scales
+from penjing.shrink.grids.scales import Scales, inverse
 from penjing.shrink.refine import refine
-from penjing.shrink.scales import GroupScales, fit_scales, inverse, nearest_codes
 
 _BLOCK = 64  # columns whose corrections are applied at once
 # Rows don't influence one another; the equations of those that are rounded together take room.
@@ -37,20 +38,20 @@ class RoundingConfig:
 
 
 def round_nearest(
-    weight_RC: torch.Tensor, spec: AffineSpec, importance_C: torch.Tensor | None = None
-) -> AffineTensor:
+    weight_RC: torch.Tensor, spec: PackedSpec, importance_C: torch.Tensor | None = None
+) -> PackedTensor:
     """Round without calibration; `importance_C` weighs the columns in the search for scales."""
     importance = torch.ones(weight_RC.shape[1]) if importance_C is None else importance_C
     scales = fit_scales(weight_RC, importance, spec)
-    return assemble(scales, nearest_codes(weight_RC, scales), weight_RC.shape[1])
+    return scales.assemble(scales.nearest(weight_RC))
 
 
 def round_calibrated(
     weight_RC: torch.Tensor,
     moments_CC: torch.Tensor,
-    spec: AffineSpec,
+    spec: PackedSpec,
     config: RoundingConfig | None = None,
-) -> AffineTensor:
+) -> PackedTensor:
     """Round `weight_RC` (float32) to `spec` for the least error of its outputs on inputs x with second
     moments E[x xᵀ] like `moments_CC` (float32).
 
@@ -72,26 +73,15 @@ def round_calibrated(
         scales = fit_scales(slab_RC, importance_C, spec)
         codes_RC = _round_rows(slab_RC, scales, feedback_CC, order_C)
         codes_RC, scales = refine(slab_RC, codes_RC, scales, damped_CC, config.rounds)
-        slabs.append(assemble(scales, codes_RC, weight_RC.shape[1]))
+        slabs.append(scales.assemble(codes_RC))
     return stack(slabs)
 
 
-def assemble(scales: GroupScales, codes_RC: torch.Tensor, columns: int) -> AffineTensor:
-    """Pack codes (R, C) and their scales."""
-    parts = {
-        "codes": bit_packing.pack(codes_RC, scales.spec.bits),
-        "scale": scales.scale,
-        "zero_point": scales.zero_point,
-        "row_scale": scales.row_scale,
-    }
-    return AffineTensor(scales.spec, (codes_RC.shape[0], columns), parts)
-
-
-def stack(matrices: Sequence[AffineTensor]) -> AffineTensor:
+def stack(matrices: Sequence[PackedTensor]) -> PackedTensor:
     """Matrices of one spec and width, one below the other."""
     first = matrices[0]
     parts = {name: torch.cat([matrix.parts[name] for matrix in matrices]) for name in first.parts}
-    return AffineTensor(first.spec, (sum(matrix.shape[0] for matrix in matrices), first.shape[1]), parts)
+    return packed_tensor(first.spec, (sum(matrix.shape[0] for matrix in matrices), first.shape[1]), parts)
 
 
 def _damp(moments_CC: torch.Tensor, config: RoundingConfig) -> tuple[torch.Tensor, torch.Tensor]:
@@ -117,14 +107,14 @@ def _feedback(moments_CC: torch.Tensor) -> torch.Tensor:
 
 
 def _round_rows(
-    target_RC: torch.Tensor, scales: GroupScales, feedback_CC: torch.Tensor, order_C: torch.Tensor
+    target_RC: torch.Tensor, scales: Scales, feedback_CC: torch.Tensor, order_C: torch.Tensor
 ) -> torch.Tensor:
     columns = target_RC.shape[1]
     step_RC, zero_RC = (part[:, order_C].T.contiguous() for part in scales.expand(columns))
     inverse_RC = inverse(step_RC)
     rest_CR = target_RC.T[order_C].contiguous()
     codes_CR = torch.empty(columns, target_RC.shape[0], dtype=torch.uint8)
-    max_code = scales.spec.max_code
+    max_code = scales.max_code
     for start in range(0, columns, _BLOCK):
         stop = min(start + _BLOCK, columns)
         errors = torch.empty(stop - start, target_RC.shape[0])

@@ -12,8 +12,7 @@ from torch import nn
 from penjing.model.linear import PackedEmbedding, PackedLinear, PackedMatrix, replace_module
 from penjing.packed import bits as bit_packing
 from penjing.packed.affine import AffineTensor, resolve_scales
-from penjing.shrink.rounding import assemble
-from penjing.shrink.scales import store_scales
+from penjing.shrink.grids.affine import AffineScales
 
 
 class TrainableMatrix(nn.Module):
@@ -48,8 +47,8 @@ class TrainableMatrix(nn.Module):
         step_RG, zero_RG = self._scales()
         zero_RG = zero_RG.clamp(0, self.spec.max_code)
         columns = self.shape[1]
-        scales = store_scales(step_RG.clamp(min=0), zero_RG, self.spec)
-        return assemble(scales, self.codes_RC[:, :columns].contiguous(), columns)
+        scales = AffineScales.store(step_RG.clamp(min=0), zero_RG, self.spec)
+        return scales.assemble(self.codes_RC[:, :columns].contiguous())
 
     def packed_module(self) -> PackedMatrix:
         """What takes this module's place again."""

@@ -20,3 +20,10 @@ class GgmlSpec(PackedSpec):
 
     def part_shapes(self, rows: int, columns: int) -> PartShapes:
         return {"blocks": ((rows, packed_nbytes(self.type_name, (columns,))), "uint8")}
+
+
+@dataclass(frozen=True)
+class BlockSpec(GgmlSpec):
+    """Blocks that weights were rounded to, to be saved as they are."""
+
+    is_float_form: ClassVar[bool] = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from penjing.model.bridge.module import BridgedModel
-from penjing.packed.affine_spec import AffineSpec
+from penjing.packed.parts import PackedSpec
 from penjing.shrink.modules.calls import main_output
 from penjing.shrink.modules.objective import Divergence
 from penjing.shrink.modules.rounder import ModuleRounder
@@ -21,7 +21,7 @@ class BridgedRounder(ModuleRounder):
 
     bridged: BridgedModel | None = None
 
-    def round(self, specs: Mapping[str, AffineSpec]) -> BridgedModel:
+    def round(self, specs: Mapping[str, PackedSpec]) -> BridgedModel:
         assert self.bridged is not None
         return BridgedModel(super().round(specs), self.bridged.config, self.bridged.traits).eval()
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from penjing.formats.hf_folder import some
-from penjing.packed.affine_spec import AffineSpec
+from penjing.packed.parts import PackedSpec
 from penjing.shrink.candidates import Candidate, candidates_of
 from penjing.shrink.modules.calls import Outputs, evaluating
 from penjing.shrink.modules.curvature import measure_curvature
@@ -64,7 +64,7 @@ class ModuleRounder:
         # A choice between experts, say, isn't differentiable, and yet everything hangs on it.
         return found | {matrix.name: [Candidate(None, matrix.float_bytes, 0.0)] for matrix in unknown}
 
-    def round(self, specs: Mapping[str, AffineSpec]) -> nn.Module:
+    def round(self, specs: Mapping[str, PackedSpec]) -> nn.Module:
         with evaluating(self.module):
             shrunk, notices = round_module(
                 self.module,

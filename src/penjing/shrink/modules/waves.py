@@ -14,8 +14,8 @@ from torch import nn
 from penjing.formats.hf_folder import some
 from penjing.memory import give_back_memory
 from penjing.model.packed_parameter import PackedParameter, pack_parameter
-from penjing.packed.affine import AffineTensor
-from penjing.packed.affine_spec import AffineSpec
+from penjing.packed.parts import PackedSpec
+from penjing.packed.tensor import PackedTensor
 from penjing.shrink.modules.calls import call
 from penjing.shrink.modules.parameters import Packable
 from penjing.shrink.modules.watch import Product, Use, watching
@@ -42,7 +42,7 @@ class _Item:
 def round_module(
     module: nn.Module,
     packable: Sequence[Packable],
-    specs: Mapping[str, AffineSpec],
+    specs: Mapping[str, PackedSpec],
     batches: Sequence[Any],
     curvature: Mapping[str, Curvature],
     config: RoundingConfig | None = None,
@@ -111,12 +111,12 @@ class _Rounding:
     def __init__(
         self,
         shrunk: nn.Module,
-        specs: Mapping[str, AffineSpec],
+        specs: Mapping[str, PackedSpec],
         curvature: Mapping[str, Curvature],
         config: RoundingConfig,
     ) -> None:
         self._shrunk, self._specs, self._curvature, self._config = shrunk, specs, curvature, config
-        self._rounded: dict[str, list[AffineTensor]] = {}
+        self._rounded: dict[str, list[PackedTensor]] = {}
         self._without_inputs: list[str] = []
 
     def add(self, wave: Sequence[_Item], moments: Mapping[tuple[str, int], torch.Tensor]) -> None:
@@ -129,7 +129,7 @@ class _Rounding:
             if item.index + 1 == packable.form.matrices:
                 self._pack(packable)
 
-    def _round(self, item: _Item, weight_RC: torch.Tensor, moments_CC: torch.Tensor | None) -> AffineTensor:
+    def _round(self, item: _Item, weight_RC: torch.Tensor, moments_CC: torch.Tensor | None) -> PackedTensor:
         name = item.packable.name
         if moments_CC is not None:
             return round_calibrated(weight_RC, moments_CC, self._specs[name], self._config)

@@ -1,21 +1,26 @@
-"""Choosing a group's scale and zero point: the pair that loses least on the weights that matter.
+"""The scales of the affine layout: 8-bit scales under a row scale, and 8-bit zero points.
 
 Shapes: R rows, G groups of w columns, C = G·w columns (the last group padded with weightless zeros).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 
-from penjing.packed.affine import resolve_scales
+from penjing.packed import bits as bit_packing
+from penjing.packed.affine import AffineTensor, resolve_scales
 from penjing.packed.affine_spec import STEPS, AffineSpec
+from penjing.shrink.grids.scales import Scales, inverse, round_codes
 
 _SLAB = 1 << 18  # weights searched at a time: the temporaries stay in cache (measured)
 _CLIPS = tuple(1 - i * 0.05 for i in range(11))  # how much of the group's range the grid spans
 
 
 @dataclass(frozen=True)
-class GroupScales:
+class AffineScales(Scales[AffineSpec]):
     """Stored parts of an affine matrix, without its codes: `scale` and `zero_point` are uint8 (R, G),
     `row_scale` is bfloat16 (R)."""
 
@@ -24,41 +29,59 @@ class GroupScales:
     zero_point: torch.Tensor
     row_scale: torch.Tensor
 
-    def expand(self, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Float32 step and zero point of every column, (R, columns)."""
-        step_RG, zero_RG = resolve_scales(self.scale, self.zero_point, self.row_scale, self.spec)
-        group_C = torch.arange(columns) // self.spec.columns_per_group(columns)
-        return step_RG[:, group_C], zero_RG[:, group_C]
+    @property
+    def max_code(self) -> int:
+        return self.spec.max_code
 
+    @property
+    def fixed_zero(self) -> bool:
+        return False
 
-def fit_scales(weight_RC: torch.Tensor, importance_C: torch.Tensor, spec: AffineSpec) -> GroupScales:
-    """Search scale and zero point of each group for the least Σ importance·error², among storable values
-    only.
+    @classmethod
+    def fit(cls, weight_RC: torch.Tensor, importance_C: torch.Tensor, spec: AffineSpec) -> Self:
+        """The range of a group is clipped in steps; for each clip the zero point is first set by the range,
+        then solved for the codes that this gives (the real-valued zero of NeUQI, arXiv 2505.17595)."""
+        rows, columns = weight_RC.shape
+        step = max(1, _SLAB // max(columns, 1))
+        slabs = [_fit_slab(weight_RC[i : i + step], importance_C, spec) for i in range(0, rows, step)]
+        scale, zero_point, row_scale = (torch.cat(parts) for parts in zip(*slabs, strict=True))
+        return cls(spec, scale, zero_point, row_scale)
 
-    The range of the group is clipped in steps; for each clip the zero point is first set by the range, then
-    solved for the codes that this gives (the real-valued zero of NeUQI, arXiv 2505.17595). `importance_C` is
-    non-negative.
-    """
-    rows, columns = weight_RC.shape
-    step = max(1, _SLAB // max(columns, 1))
-    slabs = [_fit_slab(weight_RC[i : i + step], importance_C, spec) for i in range(0, rows, step)]
-    scale, zero_point, row_scale = (torch.cat(parts) for parts in zip(*slabs, strict=True))
-    return GroupScales(spec, scale, zero_point, row_scale)
+    @classmethod
+    def store(cls, step_RG: torch.Tensor, zero_RG: torch.Tensor, spec: AffineSpec) -> Self:
+        """Steps aren't negative, zeros are from 0 to the largest code."""
+        row_scale_R = _row_scale(step_RG.amax(dim=1))
+        scale_RG = torch.round(step_RG * inverse(row_scale_R.float()).unsqueeze(1)).clamp(0, STEPS)
+        zero_RG = torch.round(zero_RG * (STEPS / spec.max_code)).clamp(0, STEPS)
+        return cls(spec, scale_RG.to(torch.uint8), zero_RG.to(torch.uint8), row_scale_R)
 
+    def width(self, columns: int) -> int:
+        return self.spec.columns_per_group(columns)
 
-def store_scales(step_RG: torch.Tensor, zero_RG: torch.Tensor, spec: AffineSpec) -> GroupScales:
-    """The storable scales nearest to these float32 steps (not negative) and zero points (0 to the largest
-    code)."""
-    row_scale_R = _row_scale(step_RG.amax(dim=1))
-    scale_RG = torch.round(step_RG * inverse(row_scale_R.float()).unsqueeze(1)).clamp(0, STEPS)
-    zero_RG = torch.round(zero_RG * (STEPS / spec.max_code)).clamp(0, STEPS)
-    return GroupScales(spec, scale_RG.to(torch.uint8), zero_RG.to(torch.uint8), row_scale_R)
+    def resolve(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return resolve_scales(self.scale, self.zero_point, self.row_scale, self.spec)
 
+    def storable(self, step_RG: torch.Tensor, zero_RG: torch.Tensor) -> torch.Tensor:
+        return (step_RG > 0) & (zero_RG >= 0) & (zero_RG <= self.max_code)
 
-def nearest_codes(weight_RC: torch.Tensor, scales: GroupScales) -> torch.Tensor:
-    """Round to nearest: uint8 codes (R, C)."""
-    step_RC, zero_RC = scales.expand(weight_RC.shape[1])
-    return _codes(weight_RC * inverse(step_RC), zero_RC, scales.spec.max_code).to(torch.uint8)
+    def choose(self, first_R: torch.Tensor, other: Any) -> Self:
+        first_R1 = first_R.unsqueeze(1)
+        return type(self)(
+            self.spec,
+            torch.where(first_R1, self.scale, other.scale),
+            torch.where(first_R1, self.zero_point, other.zero_point),
+            torch.where(first_R, self.row_scale, other.row_scale),
+        )
+
+    def assemble(self, codes_RC: torch.Tensor) -> AffineTensor:
+        rows, columns = codes_RC.shape
+        parts = {
+            "codes": bit_packing.pack(codes_RC, self.spec.bits),
+            "scale": self.scale,
+            "zero_point": self.zero_point,
+            "row_scale": self.row_scale,
+        }
+        return AffineTensor(self.spec, (rows, columns), parts)
 
 
 def _fit_slab(
@@ -109,14 +132,10 @@ def _try_scale(
     for _ in range(2):
         stored_RG = torch.round(zero_RG * to_stored).clamp(0, STEPS)
         zero_RGw = (stored_RG / to_stored).unsqueeze(2)
-        offset_RGw = _codes(in_steps_RGw, zero_RGw, spec.max_code) - in_steps_RGw
+        offset_RGw = round_codes(in_steps_RGw, zero_RGw, spec.max_code) - in_steps_RGw
         error_RG = ((offset_RGw - zero_RGw).square_() * importance_Gw).sum(dim=2) * step_RG.square()
         best.offer(error_RG, scale_RG, stored_RG)
         zero_RG = (offset_RGw * importance_Gw).sum(dim=2) / weight_sum_G
-
-
-def _codes(in_steps: torch.Tensor, zero: torch.Tensor, max_code: int) -> torch.Tensor:
-    return (in_steps + zero).round_().clamp_(0, max_code)
 
 
 def _grouped(x_RC: torch.Tensor, spec: AffineSpec) -> torch.Tensor:
@@ -132,8 +151,3 @@ def _row_scale(largest_R: torch.Tensor) -> torch.Tensor:
     rounded = wanted.to(torch.bfloat16)
     above = torch.nextafter(rounded, torch.full_like(rounded, torch.inf))
     return torch.where(rounded.float() < wanted, above, rounded)
-
-
-def inverse(x: torch.Tensor) -> torch.Tensor:
-    """1/x, and 0 where x is too small to divide by: such a group's weights become exact zeros."""
-    return torch.where(x.abs() < 1e-35, torch.zeros_like(x), x.reciprocal())
