@@ -90,7 +90,7 @@ def test_odd_weights_give_finite_values_that_are_near(type_name, scale, outlier,
     found = round_nearest(weight, BlockSpec(type_name)).dequantize()
     assert found.isfinite().all()
     spread = float(weight.amax() - weight.amin().clamp(max=0)) + float(weight.amin().abs())
-    assert (found - weight).abs().max() <= spread / 2 + 1e-6
+    assert (found - weight).abs().max() <= spread / 2 + 1e-4  # a factor of 16 bits is no smaller
 
 
 def test_blocks_that_are_only_read_are_refused():

@@ -18,7 +18,7 @@ from penjing.cli.options import (
     ThreadsOption,
 )
 from penjing.cli.session import Session, session
-from penjing.cli.target import check_out
+from penjing.cli.target import check_out, check_out_file
 from penjing.cli.texts import read_texts
 from penjing.cli.wording import listing, megabytes, percent, percent_between
 from penjing.errors import InputError
@@ -49,6 +49,10 @@ def shrink(
     effort: Annotated[
         Literal["fast", "default", "best"], typer.Option(help="How much to spend on finding and proving it.")
     ] = "default",
+    form: Annotated[
+        Literal["hf", "gguf"],
+        typer.Option("--as", help="Save a folder in penjing's layout, or a GGUF file for llama.cpp."),
+    ] = "hf",
     text: TextOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
@@ -59,9 +63,10 @@ def shrink(
     report.html beside it. Exit code 1: what --keep asks for does not hold."""
     with session(json, debug, threads) as this:
         _check_call(model, to, keep)
-        check_out(out, model)
+        (check_out_file if form == "gguf" else check_out)(out, model)
         texts = read_texts(text) if text else None
-        result = _shrink(this, _open(find_model(this, model), to), to, keep, effort, texts, seed)
+        opened = _open(find_model(this, model), to, form)
+        result = _shrink(this, opened, to, keep, effort, texts, seed, form)
         this.doing = f"writing {out}"
         result.save(out)
         for notice in result.notices:
@@ -83,16 +88,17 @@ def _check_call(model: str, to: str | None, keep: str | None) -> None:
     read_reference(model)
 
 
-def _open(model: Located, to: str | None) -> OpenedModel:
+def _open(model: Located, to: str | None, form: str) -> OpenedModel:
     """Open the model; refuse what can't be shrunk, or not so far, or not here, by its headers alone."""
     from penjing.memory import require_memory
     from penjing.model.ledger import base_bytes, load_bytes, plan_ledger
     from penjing.model.opening import open_model
+    from penjing.shrink.forms import LAYOUTS
     from penjing.shrink.goal import parse_size
     from penjing.shrink.reach import least_bytes, unreachable
 
     opened = open_model(model)
-    smallest = least_bytes(opened.plan)
+    smallest = least_bytes(opened.plan, LAYOUTS[form])
     if to is not None:
         ledger = plan_ledger(opened.plan)
         base = base_bytes(ledger)
@@ -111,6 +117,7 @@ def _shrink(
     effort: str,
     texts: dict[str, list[str]] | None,
     seed: int,
+    form: str,
 ) -> ShrinkResult:
     for notice in model.notices:
         this.notice(notice)
@@ -124,6 +131,7 @@ def _shrink(
             effort=effort,
             texts=texts,
             seed=seed,
+            form=form,
             progress=lambda stage, done, total: bar(done, total, stage),
         )
 
@@ -155,7 +163,7 @@ def _as_text(result: ShrinkResult, out: Path) -> str:
         lines.append(("effort", "fast, so the figures are indicative; --effort default measures more"))
     lines += [
         ("took", f"{result.seconds:.0f} seconds"),
-        ("report", str(out / "report.html")),
+        ("report", str(result.report_path(out))),
         ("try it", f"penjing chat {out}"),
     ]
     return listing(lines)

@@ -19,8 +19,8 @@ _PLAIN = {"F32": torch.float32, "F16": torch.float16}
 
 @dataclass(frozen=True)
 class GGUFTensor:
-    """A tensor to write: its shape in torch's order, its GGML type, and `read`, which gives it as floats when
-    its turn has come."""
+    """A tensor to write: its shape in torch's order, its GGML type, and `read`, which gives it when its turn
+    has come: as floats of that shape, or as blocks (uint8), a row's in each row."""
 
     name: str
     shape: tuple[int, ...]
@@ -63,16 +63,24 @@ def _announce(writer: GGUFWriter, tensor: GGUFTensor) -> None:
         writer.add_tensor_info(tensor.name, tensor.shape, dtype, tensor.nbytes)
         return
     byte = torch.empty(0, dtype=torch.uint8).numpy().dtype
-    in_bytes = (*tensor.shape[:-1], packed_nbytes(tensor.type_name, tensor.shape[-1:]))
     type_ = GGMLQuantizationType[tensor.type_name]
-    writer.add_tensor_info(tensor.name, in_bytes, byte, tensor.nbytes, raw_dtype=type_)
+    writer.add_tensor_info(tensor.name, _block_shape(tensor), byte, tensor.nbytes, raw_dtype=type_)
+
+
+def _block_shape(tensor: GGUFTensor) -> tuple[int, ...]:
+    """The shape in bytes."""
+    return (*tensor.shape[:-1], packed_nbytes(tensor.type_name, tensor.shape[-1:]))
 
 
 def _data(tensor: GGUFTensor) -> Any:
     """The stored form as a numpy array."""
     values = tensor.read()
-    if tuple(values.shape) != tensor.shape:
-        raise InputError(f"{tensor.name} has shape {list(values.shape)}, {list(tensor.shape)} was promised")
+    in_blocks = values.dtype == torch.uint8
+    shape = _block_shape(tensor) if in_blocks else tensor.shape
+    if tuple(values.shape) != shape:
+        raise InputError(f"{tensor.name} has shape {list(values.shape)}, {list(shape)} was promised")
+    if in_blocks:
+        return values.contiguous().numpy()
     stored = values.to(_PLAIN.get(tensor.type_name, torch.bfloat16))
     if not stored.isfinite().all():
         raise InputError(f"{tensor.name} holds values that {tensor.type_name} can't; choose bf16 or f32")

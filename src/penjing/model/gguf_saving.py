@@ -23,15 +23,23 @@ from penjing.model.gguf_metadata import architecture_metadata, is_division
 from penjing.model.gguf_names import gguf_rules
 from penjing.model.gguf_parts import KeysAndValues
 from penjing.model.gguf_rope import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
-from penjing.model.linear import weight_of
+from penjing.model.linear import PackedMatrix, weight_of
 from penjing.model.names import Stored, apply_rules
 from penjing.model.plan import identify
 from penjing.model.rope import Rotation, inverse_frequencies
 from penjing.model.shapes import tensor_shapes
+from penjing.packed.ggml.spec import BlockSpec
 
 GGML_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-# llama.cpp's `general.file_type`, by the type of most matrices.
-_FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
+# llama.cpp's `general.file_type`, by the type of most matrices; of its mixes of K-types, the medium ones.
+_FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9} | {
+    "Q2_K": 10,
+    "Q3_K": 12,
+    "Q4_K": 15,
+    "Q5_K": 17,
+    "Q6_K": 18,
+}
+_BLOCKS_VERSION = 2  # `general.quantization_version`: how its blocks are laid out
 # Matrices that its kernels want in full precision, like every vector.
 _ALWAYS_F32 = ("position_embd.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "_norm.weight")
 _SLACK = 64_000_000  # header and vocabulary
@@ -47,8 +55,9 @@ def save_gguf(
     """Write the file whole or not at all, and return the bytes of its tensors.
 
     `dtypes` says how each float tensor is stored; vectors are always float32. `metadata` holds what isn't in
-    the module: general keys and the tokenizer's. Packed weights are unpacked. Raises `UnsupportedError` for
-    what GGUF can't hold, `ResourceError` for a full disk.
+    the module: general keys and the tokenizer's. Matrices that were rounded to GGML's blocks go over as they
+    are, other packed ones are unpacked. Raises `UnsupportedError` for what GGUF can't hold, `ResourceError`
+    for a full disk.
     """
     family = family_of_model_type(model_type, "the model")
     form = _form(family)
@@ -61,12 +70,28 @@ def save_gguf(
     _require_known_tensors(architecture, tensors)
     _require_sayable(path, {"general.architecture": architecture, **own}, tensors, module.config)
     types = [tensor.type_name for tensor in tensors if len(tensor.shape) > 1]
-    general = {
+    general: dict[str, Any] = {
         "general.architecture": architecture,
         "general.file_type": _FILE_TYPES[max(dict.fromkeys(types), key=types.count)],
     }
+    if not set(types) <= set(GGML_NAMES.values()):
+        general["general.quantization_version"] = _BLOCKS_VERSION
     require_disk(path, sum(tensor.nbytes for tensor in tensors) + _SLACK)
     return write_gguf(path, architecture, {**metadata, **own, **general}, tensors)
+
+
+def packable_in_gguf(module: Decoder, model_type: str) -> dict[str, tuple[str, ...]]:
+    """The tensors of a GGUF file that can be in blocks, and the matrices, by their modules' names, that lie in
+    each and so must have one type. Raises `UnsupportedError` for a family without a form in GGUF files."""
+    form = _form(family_of_model_type(model_type, "the model"))
+    config = module.config
+    rules = (*form.rules(config), *gguf_rules(config))
+    cut = {d.whole.format(i=i) for d in form.parts(config) for i in range(config.num_hidden_layers)}
+    return {
+        stored.name: tuple(name.removesuffix(".weight") for name in stored.native)
+        for stored in apply_rules(rules, tensor_shapes(config))
+        if _is_matrix(stored) and stored.layout.keeps_rows and stored.name not in cut
+    }
 
 
 @dataclass(frozen=True)
@@ -90,7 +115,7 @@ class _Draft:
         return self.written[name].read()
 
     def read_blocks(self, name: str) -> torch.Tensor:
-        """What is written are floats."""
+        """A file's readers look at vectors alone to tell what it holds."""
         raise NotImplementedError
 
     def release(self, name: str) -> None:
@@ -186,9 +211,31 @@ def _tensor(stored: Stored, module: Decoder, dtypes: Mapping[str, torch.dtype]) 
     def read() -> torch.Tensor:
         return stored.layout.join([_weight(module, name) for name in stored.native])
 
-    is_matrix = len(stored.shape) > 1 and not stored.name.endswith(_ALWAYS_F32)
-    type_name = GGML_NAMES[dtypes[stored.native[0]]] if is_matrix else "F32"
+    def read_blocks() -> torch.Tensor:
+        return stored.layout.join([_blocks(module, name) for name in stored.native])
+
+    types = {_block_type(module, name) for name in stored.native}
+    if stored.layout.keeps_rows and len(types) == 1 and (block_type := types.pop()) is not None:
+        return GGUFTensor(stored.name, stored.shape, block_type, read_blocks)
+    type_name = GGML_NAMES[dtypes[stored.native[0]]] if _is_matrix(stored) else "F32"
     return GGUFTensor(stored.name, stored.shape, type_name, read)
+
+
+def _is_matrix(stored: Stored) -> bool:
+    return len(stored.shape) > 1 and not stored.name.endswith(_ALWAYS_F32)
+
+
+def _block_type(module: Decoder, name: str) -> str | None:
+    """The type of blocks that a weight was rounded to."""
+    owner, _, leaf = name.rpartition(".")
+    spec = getattr(module.get_submodule(owner), "spec", None) if leaf == "weight" else None
+    return spec.type_name if isinstance(spec, BlockSpec) else None
+
+
+def _blocks(module: Decoder, name: str) -> torch.Tensor:
+    matrix = module.get_submodule(name.removesuffix(".weight"))
+    assert isinstance(matrix, PackedMatrix)
+    return matrix.packed.parts["blocks"]
 
 
 def _weight(module: Decoder, name: str) -> torch.Tensor:

@@ -19,11 +19,13 @@ from penjing.model.packed_parameter import names_by_parameter
 from penjing.model.saving import named_root, native_dtypes, native_shapes
 from penjing.shrink.calibration import calibration_ids
 from penjing.shrink.effort import Effort
+from penjing.shrink.forms import Form
 from penjing.shrink.healing import heal
 from penjing.shrink.modules.language_model import bridged_rounder
 from penjing.shrink.own_text import own_passages
 from penjing.shrink.planner import Planner
 from penjing.shrink.rounder import DecoderRounder, Progress, Rounder, stage
+from penjing.shrink.targets import Matrix
 
 
 def make_builder(
@@ -32,8 +34,10 @@ def make_builder(
     effort: Effort,
     seed: int = 0,
     progress: Progress | None = None,
+    form: Form | None = None,
 ) -> Builder:
-    """A builder whose statistics come from the documents in `tune`. `seed` orders them."""
+    """A builder whose statistics come from the documents in `tune`. `seed` orders them; `form` says what the
+    model will be saved in (None: penjing's own)."""
     generator = torch.Generator().manual_seed(seed)
     documents = [document for text in tune.values() for document in text]
     tell = progress or (lambda *_: None)
@@ -44,7 +48,7 @@ def make_builder(
         if isinstance(module, BridgedModel)
         else DecoderRounder(module, ids_NL, seed, tell)
     )
-    return Builder(original, rounder, ids_NL, effort, seed, tell, notices)
+    return Builder(original, rounder, ids_NL, effort, seed, tell, form or Form(), notices)
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Builder:
     effort: Effort
     seed: int
     progress: Progress
+    form: Form
     own_notices: tuple[str, ...] = ()
 
     @property
@@ -69,12 +74,19 @@ class Builder:
         """Sizes, and which matrix gets which grid. A model without a float matrix is an `InputError`."""
         self._require_floats()
         return Planner(
-            self.rounder.matrices,
+            self._matrices,
             self._fixed_bytes,
             self.original.base_bytes,
             self.original.ledger.parameters,
-            self.rounder.candidates,
+            lambda: self.rounder.candidates(self._matrices, self.form.layouts),
+            self.form.layouts,
+            self.form.units,
         )
+
+    @cached_property
+    def _matrices(self) -> list[Matrix]:
+        """Those that the form lets be packed."""
+        return [m for m in self.rounder.matrices if self.form.may_pack(m.name, m.columns)]
 
     def build(self, nbytes: int) -> Model:
         """The shrunk model of at most `nbytes`. It shares the norms with the original."""
@@ -135,18 +147,20 @@ class Builder:
     def _packable(self) -> set[str]:
         """Names of the parameters that can be packed."""
         if isinstance(self.original.module, BridgedModel):
-            return {matrix.name for matrix in self.rounder.matrices}
-        return {f"{matrix.name}.weight" for matrix in self.rounder.matrices}
+            return {matrix.name for matrix in self._matrices}
+        return {f"{matrix.name}.weight" for matrix in self._matrices}
 
     @cached_property
     def _kept_dtypes(self) -> dict[str, torch.dtype]:
-        """What isn't packed is stored as it was; a matrix that came from blocks goes to 16 bits."""
+        """What isn't packed is stored as it was; a matrix that came from blocks goes to 16 bits, and what the
+        form keeps wide to 32."""
         stored = native_dtypes(self.original.module, self.original.dtypes)
         to_16_bits = {name: torch.bfloat16 for name in self._packable if stored[name] == torch.float32}
-        return {**self.original.dtypes, **stored, **to_16_bits}
+        wide = dict.fromkeys(self.form.wide, torch.float32)
+        return {**self.original.dtypes, **stored, **to_16_bits, **wide}
 
     def _require_floats(self) -> None:
-        if self.rounder.matrices:
+        if self._matrices:
             return
         if held_matrices(self.original.module):
             raise InputError(

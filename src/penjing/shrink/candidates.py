@@ -7,7 +7,7 @@ import torch
 
 from penjing.memory import give_back_memory
 from penjing.packed.parts import PackedSpec
-from penjing.shrink.reach import GRIDS
+from penjing.shrink.forms import Layouts, own_layouts
 from penjing.shrink.rounding import round_nearest
 from penjing.shrink.sensitivity import Curvature
 from penjing.shrink.targets import Matrix
@@ -29,14 +29,16 @@ def candidates_of(
     matrices: Sequence[Matrix],
     weight_of: Callable[[Matrix], torch.Tensor],
     uses: Mapping[str, tuple[Curvature, ...]],
-    grids: Sequence[PackedSpec] = GRIDS,
+    layouts: Layouts = own_layouts,
     progress: Progress | None = None,
 ) -> dict[str, list[Candidate]]:
-    """Every grid for every matrix, and keeping it in floats, by growing bytes. `uses` holds the curvature of
-    each use of a matrix."""
+    """Every layout for every matrix, and keeping it in floats, by growing bytes. `uses` holds the curvature
+    of each use of a matrix."""
     found = {}
     for i, matrix in enumerate(matrices):
-        found[matrix.name] = _candidates(weight_of(matrix), matrix, uses[matrix.name], grids)
+        found[matrix.name] = _candidates(
+            weight_of(matrix), matrix, uses[matrix.name], layouts(matrix.columns)
+        )
         if progress:
             progress(i + 1, len(matrices))
     give_back_memory()

@@ -7,6 +7,7 @@ from typing import Any
 
 from penjing.api import Model
 from penjing.evaluate.result import EvalResult, Interval, Verdict
+from penjing.formats.atomic import atomic_file
 from penjing.model.ledger import Ledger
 
 
@@ -46,12 +47,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user asked for: bytes (None: as small as `keep` allows), the share to keep, the effort."""
+    """What the user asked for: bytes (None: as small as `keep` allows), the share to keep, the effort, and
+    what the model is to be saved as."""
 
     nbytes: int | None
     keep: float | None
     effort: str
     seed: int
+    form: str = "hf"
 
 
 @dataclass(frozen=True)
@@ -106,10 +109,19 @@ class ShrinkResult:
         }
 
     def save(self, out: str | Path) -> int:
-        """Write the shrunk model with `report.html` beside it; returns the bytes of its tensors."""
+        """Write the shrunk model with its report (see `report_path`); returns the bytes of its tensors."""
         from penjing.shrink.report.page import render_report
 
         page = render_report(self, str(out))
+        if self.asked.form == "gguf":
+            written = self.model.save_gguf(out)
+            with atomic_file(self.report_path(out)) as draft:
+                draft.write_text(page, encoding="utf-8")
+            return written
         return self.model.save(
             out, lambda folder: (folder / "report.html").write_text(page, encoding="utf-8")
         )
+
+    def report_path(self, out: str | Path) -> Path:
+        """Where the report is: in the folder, or beside the file."""
+        return Path(out).with_suffix(".html") if self.asked.form == "gguf" else Path(out) / "report.html"

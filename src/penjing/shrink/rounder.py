@@ -13,6 +13,7 @@ from penjing.model.linear import weight_of
 from penjing.packed.parts import PackedSpec
 from penjing.shrink.blockwise import round_decoder
 from penjing.shrink.candidates import Candidate, candidates_of
+from penjing.shrink.forms import Layouts
 from penjing.shrink.sensitivity import Sensitivity, measure_sensitivity
 from penjing.shrink.targets import Matrix, packable_matrices
 
@@ -26,8 +27,8 @@ class Rounder(Protocol):
     @property
     def matrices(self) -> Sequence[Matrix]: ...
 
-    def candidates(self) -> Mapping[str, Sequence[Candidate]]:
-        """Ways to store each matrix, by growing bytes."""
+    def candidates(self, matrices: Sequence[Matrix], layouts: Layouts) -> Mapping[str, Sequence[Candidate]]:
+        """Ways to store each of these matrices, by growing bytes."""
         ...
 
     def round(self, specs: Mapping[str, PackedSpec]) -> nn.Module:
@@ -54,11 +55,12 @@ class DecoderRounder:
     def matrices(self) -> list[Matrix]:
         return packable_matrices(self.decoder)
 
-    def candidates(self) -> dict[str, list[Candidate]]:
+    def candidates(self, matrices: Sequence[Matrix], layouts: Layouts) -> dict[str, list[Candidate]]:
         return candidates_of(
-            self.matrices,
+            matrices,
             lambda matrix: weight_of(self.decoder, matrix.name),
             self._sensitivity.uses,
+            layouts,
             progress=stage(self.progress, "predict losses"),
         )
 

@@ -17,6 +17,7 @@ from penjing.model.linear import keep_float
 from penjing.model.opening import OpenedModel
 from penjing.shrink.builder import Builder, make_builder
 from penjing.shrink.effort import Effort, find_effort
+from penjing.shrink.forms import find_form
 from penjing.shrink.goal import parse_share, parse_size
 from penjing.shrink.result import Answer, Asked, ShrinkResult, Trial
 from penjing.shrink.search import Measured, find_smallest, smallest_holding
@@ -42,6 +43,7 @@ def shrink(
     effort: str = "default",
     texts: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
+    form: str = "hf",
     progress: Progress | None = None,
 ) -> ShrinkResult:
     """Make `model` smaller and measure what it kept.
@@ -49,15 +51,17 @@ def shrink(
     `to` is the size to reach ("1/4", 0.4, "60MB", "4.0bpw"); `keep` is the share to keep ("95%", 0.95), for
     which the smallest size that holds is searched (within `to`, if that is given too). One of the two is
     needed. `texts` are documents by name, parted into disjoint splits to tune on, search with and report on;
-    without them, the documentation that comes with Python is used. `progress(stage, done, total)` is called
-    as work goes on. The same inputs, seed and thread count give the same bytes.
+    without them, the documentation that comes with Python is used. `form` is what the result will be saved
+    as: "hf", a folder in penjing's own layout, or "gguf", a file in GGML's blocks, for llama.cpp.
+    `progress(stage, done, total)` is called as work goes on. The same inputs, seed and thread count give the
+    same bytes.
 
     Raises `InputError` for a goal that can't be read or reached, or too little text.
     """
     started = time.perf_counter()
     if not 0 <= seed < 1 << 63:
         raise InputError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
-    result = _find(model, to, keep, find_effort(effort), texts, seed, progress or (lambda *_: None))
+    result = _find(model, to, keep, find_effort(effort), texts, seed, form, progress or (lambda *_: None))
     give_back_memory()  # the original is let go of here, unless the caller holds it
     answers = tuple(
         replace(answer, shrunk=text)
@@ -73,15 +77,17 @@ def _find(
     effort: Effort,
     texts: Mapping[str, Sequence[str]] | None,
     seed: int,
+    form: str,
     progress: Progress,
 ) -> ShrinkResult:
     """All of the result but the shrunk model's answers. A model that was loaded here is let go of at the
     end: those answers need its room."""
     original = model if isinstance(model, Model) else _load(model, progress)
-    asked = _asked(original, to, keep, effort.name, seed)
+    asked = _asked(original, to, keep, effort.name, seed, form)
+    saved_as = find_form(form, original)
     splits = make_splits(builtin_texts() if texts is None else texts, seed=seed)
     _require_measurable(original, splits, effort, seed, searched=asked.keep is not None)
-    builder = make_builder(original, splits.tune, effort, seed, progress)
+    builder = make_builder(original, splits.tune, effort, seed, progress, saved_as)
     if asked.nbytes is not None:
         builder.planner.require_reachable(asked.nbytes)
     job = _Job(original, builder, splits, effort, seed, progress)
@@ -211,14 +217,14 @@ def builtin_texts() -> dict[str, list[str]]:
 
 
 def _asked(
-    original: Model, to: str | float | None, keep: str | float | None, effort: str, seed: int
+    original: Model, to: str | float | None, keep: str | float | None, effort: str, seed: int, form: str
 ) -> Asked:
     if to is None and keep is None:
         raise InputError(
             "say how small (to, such as 1/4 or 60MB), or how much to keep (keep, such as 95%), or both"
         )
     size = None if to is None else parse_size(str(to), original.base_bytes, original.ledger.parameters)
-    return Asked(size, None if keep is None else parse_share(str(keep)), effort, seed)
+    return Asked(size, None if keep is None else parse_share(str(keep)), effort, seed, form)
 
 
 def _require_measurable(original: Model, splits: Splits, effort: Effort, seed: int, searched: bool) -> None:

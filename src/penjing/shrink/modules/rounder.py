@@ -11,6 +11,7 @@ from torch import nn
 from penjing.formats.hf_folder import some
 from penjing.packed.parts import PackedSpec
 from penjing.shrink.candidates import Candidate, candidates_of
+from penjing.shrink.forms import Layouts
 from penjing.shrink.modules.calls import Outputs, evaluating
 from penjing.shrink.modules.curvature import measure_curvature
 from penjing.shrink.modules.objective import Objective
@@ -48,17 +49,18 @@ class ModuleRounder:
     def notices(self) -> tuple[str, ...]:
         return tuple(self._notices)
 
-    def candidates(self) -> dict[str, list[Candidate]]:
+    def candidates(self, matrices: Sequence[Matrix], layouts: Layouts) -> dict[str, list[Candidate]]:
         packable = {each.name: each for each in self.found.packable}
         known = {name: (c,) for name, c in self._curvature.items() if c.input.any()}
-        unknown = [matrix for matrix in self.matrices if matrix.name not in known]
+        unknown = [matrix for matrix in matrices if matrix.name not in known]
         if unknown:
             names = some([matrix.name for matrix in unknown])
             self._notices[f"{names}: no gradient says how much they matter, so they stay floats"] = None
         found = candidates_of(
-            [matrix for matrix in self.matrices if matrix.name in known],
+            [matrix for matrix in matrices if matrix.name in known],
             lambda matrix: packable[matrix.name].weight_RC,
             known,
+            layouts,
             progress=stage(self.progress, "predict losses"),
         )
         # A choice between experts, say, isn't differentiable, and yet everything hangs on it.

@@ -15,6 +15,7 @@ from penjing.evaluate.result import Interval
 from penjing.formats.hf_folder import some
 from penjing.model.module_file import module_bytes, module_parameters
 from penjing.model.packed_parameter import packed_parameters
+from penjing.shrink.forms import own_layouts
 from penjing.shrink.goal import parse_share, parse_size
 from penjing.shrink.modules.calls import Outputs, call, evaluating, main_output
 from penjing.shrink.modules.objective import Metric, Objective, find_objective
@@ -169,7 +170,11 @@ def _make_job(
     packable = rounder.found.packable
     fixed = module_bytes(module) - sum(each.parameter.nbytes for each in packable)
     planner = Planner(
-        rounder.matrices, fixed, module_bytes(module), module_parameters(module), rounder.candidates
+        rounder.matrices,
+        fixed,
+        module_bytes(module),
+        module_parameters(module),
+        lambda: rounder.candidates(rounder.matrices, own_layouts),
     )
     return _Job(rounder, planner, search, report, objective, find, seed)
 
