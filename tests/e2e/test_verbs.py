@@ -134,7 +134,36 @@ def test_shrink_writes_what_it_promised(shrinking, small):
 def test_shrinking_twice_writes_the_same_bytes(call, tiny, text, small, tmp_path):
     out = tmp_path / "again"
     assert call("shrink", tiny, "-o", out, "--to", "1/2", "--effort", "fast", "--text", text).code == 0
-    assert (out / "model.safetensors").read_bytes() == (small / "model.safetensors").read_bytes()
+    for name in ("model.safetensors", "config.json", "shrink.json"):
+        assert (out / name).read_bytes() == (small / name).read_bytes(), name
+
+
+def test_all_that_was_tried_stands_beside_the_model(shrinking, small):
+    promised = json.loads(shrinking[0].stdout)
+    kept = json.loads((small / "shrink.json").read_text(encoding="utf-8"))
+    assert kept["bytes"] == promised["bytes"] and kept["tried"] == promised["tried"]
+    assert len(kept["predicted"]) > 2 and "model.embed_tokens.weight" in kept["stored_as"]
+
+
+def test_a_gguf_file_is_shrunk_to_with_its_report_beside_it(call, tiny, text, tmp_path):
+    out = tmp_path / "small.gguf"
+    ended = call(
+        "shrink", tiny, "-o", out, "--as", "gguf", "--to", "1/2", "--effort", "fast", "--text", text, "--json"
+    )
+    promised = json.loads(ended.out)
+    stored = sum(tensor.nbytes for tensor in open_checkpoint(out).tensors.values())
+    assert ended.code == 0 and promised["bytes"] == stored <= promised["base_bytes"] / 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.gguf", "small.html", "small.json"]
+
+
+def test_without_a_goal_sizes_and_what_they_are_expected_to_keep_are_shown(call, tiny, text):
+    ended = call("shrink", tiny, "--effort", "fast", "--text", text, "--json")
+    points = json.loads(ended.out)["frontier"]
+    assert ended.code == 0 and [p["measured"] for p in points].count(True) == 1
+    sizes, kept = [p["bytes"] for p in points], [p["kept"] for p in points]
+    assert sizes == sorted(sizes, reverse=True) and kept == sorted(kept, reverse=True)
+    shown = call("shrink", tiny, "--effort", "fast", "--text", text)
+    assert "expected" in shown.out and "measured" in shown.out
 
 
 def test_a_promise_that_does_not_hold_exits_1_and_still_writes(call, tiny, text, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +13,6 @@ from penjing.cli.options import (
     DebugOption,
     JsonOption,
     ModelArgument,
-    OutOption,
     SeedOption,
     TextOption,
     ThreadsOption,
@@ -20,13 +20,14 @@ from penjing.cli.options import (
 from penjing.cli.session import Session, session
 from penjing.cli.target import check_out, check_out_file
 from penjing.cli.texts import read_texts
-from penjing.cli.wording import listing, megabytes, percent, percent_between
+from penjing.cli.wording import listing, megabytes, percent, percent_between, table
 from penjing.errors import InputError
 from penjing.formats.locate import Located
 from penjing.formats.reference import read_reference
 
 if TYPE_CHECKING:
     from penjing.model.opening import OpenedModel
+    from penjing.shrink.frontier import Frontier
     from penjing.shrink.result import ShrinkResult
 
 # Memory at the peak, in multiples of the loaded weights (measured): the original, the copy that grows beside
@@ -37,7 +38,9 @@ _REMEDY = "close other programs, try --effort fast, or use a smaller model"
 
 def shrink(
     model: ModelArgument,
-    out: OutOption,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="OUT", help="The folder or file to write.")
+    ] = None,
     to: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="The size to reach: 1/4 or 0.4 of the base, 60MB, 4.0bpw."),
@@ -60,13 +63,22 @@ def shrink(
     threads: ThreadsOption = None,
 ) -> None:
     """Make a model small. What it kept is measured on text that nothing was tuned on, and stands in
-    report.html beside it. Exit code 1: what --keep asks for does not hold."""
+    report.html beside it. With neither --to nor --keep, sizes and what they are expected to keep are shown,
+    and nothing is written. Exit code 1: what --keep asks for does not hold."""
     with session(json, debug, threads) as this:
-        _check_call(model, to, keep)
-        (check_out_file if form == "gguf" else check_out)(out, model)
+        _check_call(model, out, to, keep)
+        if out is not None:
+            (check_out_file if form == "gguf" else check_out)(out, model)
         texts = read_texts(text) if text else None
         opened = _open(find_model(this, model), to, form)
-        result = _shrink(this, opened, to, keep, effort, texts, seed, form)
+        for notice in opened.notices:
+            this.notice(notice)
+        settings = _Settings(effort, texts, seed, form)
+        if out is None:
+            frontier = _frontier(this, opened, settings)
+            this.result({"model": model, **frontier.to_json()}, _frontier_text(frontier))
+            return
+        result = _shrink(this, opened, to, keep, settings)
         this.doing = f"writing {out}"
         result.save(out)
         for notice in result.notices:
@@ -77,11 +89,23 @@ def shrink(
             raise typer.Exit(1)
 
 
-def _check_call(model: str, to: str | None, keep: str | None) -> None:
+@dataclass(frozen=True)
+class _Settings:
+    """What a shrunk model and a frontier are made with."""
+
+    effort: str
+    texts: dict[str, list[str]] | None
+    seed: int
+    form: str
+
+
+def _check_call(model: str, out: Path | None, to: str | None, keep: str | None) -> None:
     """Refuse what can be seen to be wrong without opening anything."""
     from penjing.shrink.goal import parse_share
 
-    if to is None and keep is None:
+    if out is None and (to is not None or keep is not None):
+        raise InputError("say where to write the shrunk model (--out OUT)")
+    if out is not None and to is None and keep is None:
         raise InputError("say how small (--to 1/4) or how much to keep (--keep 95%), or both")
     if keep is not None:
         parse_share(keep)
@@ -110,17 +134,8 @@ def _open(model: Located, to: str | None, form: str) -> OpenedModel:
 
 
 def _shrink(
-    this: Session,
-    model: OpenedModel,
-    to: str | None,
-    keep: str | None,
-    effort: str,
-    texts: dict[str, list[str]] | None,
-    seed: int,
-    form: str,
+    this: Session, model: OpenedModel, to: str | None, keep: str | None, settings: _Settings
 ) -> ShrinkResult:
-    for notice in model.notices:
-        this.notice(notice)
     with this.work(f"shrinking {model.name}", _REMEDY) as bar:
         from penjing.shrink.shrink import shrink
 
@@ -128,12 +143,41 @@ def _shrink(
             model,
             to=to,
             keep=keep,
-            effort=effort,
-            texts=texts,
-            seed=seed,
-            form=form,
+            effort=settings.effort,
+            texts=settings.texts,
+            seed=settings.seed,
+            form=settings.form,
             progress=lambda stage, done, total: bar(done, total, stage),
         )
+
+
+def _frontier(this: Session, model: OpenedModel, settings: _Settings) -> Frontier:
+    with this.work(f"looking at sizes of {model.name}", _REMEDY) as bar:
+        from penjing.shrink.frontier import find_frontier
+
+        return find_frontier(
+            model,
+            effort=settings.effort,
+            texts=settings.texts,
+            seed=settings.seed,
+            form=settings.form,
+            progress=lambda stage, done, total: bar(done, total, stage),
+        )
+
+
+def _frontier_text(frontier: Frontier) -> str:
+    rows = [("of the base", "size", "KL", "perplexity kept", "")]
+    rows += [
+        (
+            f"{point.nbytes / frontier.base_bytes:.3f}",
+            megabytes(point.nbytes),
+            f"{point.kl:.4f}",
+            percent(point.kept),
+            "measured" if point.measured else "expected",
+        )
+        for point in frontier.points
+    ]
+    return table(rows)
 
 
 def _is_indicative(result: ShrinkResult) -> bool:

@@ -81,8 +81,9 @@ def save_gguf(
 
 
 def packable_in_gguf(module: Decoder, model_type: str) -> dict[str, tuple[str, ...]]:
-    """The tensors of a GGUF file that can be in blocks, and the matrices, by their modules' names, that lie in
-    each and so must have one type. Raises `UnsupportedError` for a family without a form in GGUF files."""
+    """The tensors of a GGUF file that can be in blocks, and the matrices, by their modules' names, that lie
+    in each and so must have one type. Raises `UnsupportedError` for a family without a form in such
+    files."""
     form = _form(family_of_model_type(model_type, "the model"))
     config = module.config
     rules = (*form.rules(config), *gguf_rules(config))

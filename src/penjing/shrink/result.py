@@ -1,5 +1,6 @@
 """What shrinking returns: the model, what it kept, and everything that was tried on the way."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,18 +110,30 @@ class ShrinkResult:
         }
 
     def save(self, out: str | Path) -> int:
-        """Write the shrunk model with its report (see `report_path`); returns the bytes of its tensors."""
+        """Write the shrunk model with its report (see `report_path`) and a JSON file of all that was tried;
+        returns the bytes of its tensors."""
         from penjing.shrink.report.page import render_report
 
         page = render_report(self, str(out))
+        tried = json.dumps(self._lasting(), indent=2) + "\n"
         if self.asked.form == "gguf":
             written = self.model.save_gguf(out)
-            with atomic_file(self.report_path(out)) as draft:
-                draft.write_text(page, encoding="utf-8")
+            for path, text in ((self.report_path(out), page), (Path(out).with_suffix(".json"), tried)):
+                with atomic_file(path) as draft:
+                    draft.write_text(text, encoding="utf-8")
             return written
-        return self.model.save(
-            out, lambda folder: (folder / "report.html").write_text(page, encoding="utf-8")
-        )
+
+        def extras(folder: Path) -> None:
+            (folder / "report.html").write_text(page, encoding="utf-8")
+            (folder / "shrink.json").write_text(tried, encoding="utf-8")
+
+        return self.model.save(out, extras)
+
+    def _lasting(self) -> dict[str, Any]:
+        """What was tried and found, without what differs between two runs that do the same."""
+        values = {key: value for key, value in self.to_json().items() if key not in ("out", "seconds")}
+        layouts = {entry.name: entry.stored_as for entry in self.model.ledger.entries}
+        return {**values, "predicted": self.predicted, "stored_as": layouts}
 
     def report_path(self, out: str | Path) -> Path:
         """Where the report is: in the folder, or beside the file."""

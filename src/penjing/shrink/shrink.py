@@ -1,8 +1,11 @@
 """The verb: take a model, make it small, measure what it kept."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from penjing.api import Model, load
@@ -17,7 +20,7 @@ from penjing.model.linear import keep_float
 from penjing.model.opening import OpenedModel
 from penjing.shrink.builder import Builder, make_builder
 from penjing.shrink.effort import Effort, find_effort
-from penjing.shrink.forms import find_form
+from penjing.shrink.forms import Form, find_form
 from penjing.shrink.goal import parse_share, parse_size
 from penjing.shrink.result import Answer, Asked, ShrinkResult, Trial
 from penjing.shrink.search import Measured, find_smallest, smallest_holding
@@ -59,8 +62,6 @@ def shrink(
     Raises `InputError` for a goal that can't be read or reached, or too little text.
     """
     started = time.perf_counter()
-    if not 0 <= seed < 1 << 63:
-        raise InputError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
     result = _find(model, to, keep, find_effort(effort), texts, seed, form, progress or (lambda *_: None))
     give_back_memory()  # the original is let go of here, unless the caller holds it
     answers = tuple(
@@ -82,15 +83,13 @@ def _find(
 ) -> ShrinkResult:
     """All of the result but the shrunk model's answers. A model that was loaded here is let go of at the
     end: those answers need its room."""
-    original = model if isinstance(model, Model) else _load(model, progress)
+    job = make_job(model, texts, effort, seed, form, progress)
+    original = job.original
     asked = _asked(original, to, keep, effort.name, seed, form)
-    saved_as = find_form(form, original)
-    splits = make_splits(builtin_texts() if texts is None else texts, seed=seed)
-    _require_measurable(original, splits, effort, seed, searched=asked.keep is not None)
-    builder = make_builder(original, splits.tune, effort, seed, progress, saved_as)
+    require_measurable(job, searched=asked.keep is not None)
+    builder = job.builder
     if asked.nbytes is not None:
         builder.planner.require_reachable(asked.nbytes)
-    job = _Job(original, builder, splits, effort, seed, progress)
     found = job.to_size(asked.nbytes or 0) if asked.keep is None else job.to_keep(asked.keep, asked.nbytes)
     plan = builder.planner.plan(found.model.ledger.nbytes)
     questions = [Answer(prompt, "", "") for prompt in (_QUESTIONS if original.can_chat else _OPENINGS)]
@@ -110,8 +109,26 @@ def _find(
             for answer, text in zip(questions, _answers(original, questions), strict=True)
         ),
         seconds=0.0,
-        notices=(*original.notices, *splits.notices, *builder.notices, *found.report.notices, *found.notices),
+        notices=(*job.notices, *found.report.notices, *found.notices),
     )
+
+
+def make_job(
+    model: Model | OpenedModel | str | Path,
+    texts: Mapping[str, Sequence[str]] | None,
+    effort: Effort,
+    seed: int,
+    form: str,
+    progress: Progress,
+) -> Job:
+    """All that is needed to build and measure sizes of `model`; statistics are taken when they are first
+    used."""
+    if not 0 <= seed < 1 << 63:
+        raise InputError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
+    original = model if isinstance(model, Model) else _load(model, progress)
+    saved_as = find_form(form, original)
+    splits = make_splits(builtin_texts() if texts is None else texts, seed=seed)
+    return Job(original, saved_as, splits, effort, seed, progress)
 
 
 def _load(ref: OpenedModel | str | Path, progress: Progress) -> Model:
@@ -129,15 +146,23 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """One call's parts, and the two ways to a result."""
 
     original: Model
-    builder: Builder
+    form: Form
     splits: Splits
     effort: Effort
     seed: int
     progress: Progress
+
+    @cached_property
+    def builder(self) -> Builder:
+        return make_builder(self.original, self.splits.tune, self.effort, self.seed, self.progress, self.form)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return (*self.original.notices, *self.splits.notices, *self.builder.notices)
 
     def to_size(self, nbytes: int) -> _Found:
         """Build the size that was asked for, heal it, and measure it."""
@@ -173,9 +198,14 @@ class _Job:
         return replace(found, trials=(*searched, certified), notices=missed)
 
     def _measure_size(self, nbytes: int, keep: float) -> Measured[EvalResult]:
-        shrunk = self.builder.build(nbytes)
-        result = self._compare(shrunk, self.splits.search, self.effort.search_tokens, "search")
+        result = self.probe(nbytes)
         return Measured(nbytes, result, _kept_at_least(result), holds(result, keep).holds)
+
+    def probe(self, nbytes: int) -> EvalResult:
+        """Build a size, unhealed, and measure it on the search split."""
+        return self._compare(
+            self.builder.build(nbytes), self.splits.search, self.effort.search_tokens, "search"
+        )
 
     def _predict(self, nbytes: int) -> float:
         return self.builder.planner.plan(nbytes).divergence
@@ -227,19 +257,19 @@ def _asked(
     return Asked(size, None if keep is None else parse_share(str(keep)), effort, seed, form)
 
 
-def _require_measurable(original: Model, splits: Splits, effort: Effort, seed: int, searched: bool) -> None:
+def require_measurable(job: Job, searched: bool) -> None:
     """`InputError` now, not after minutes of work, where a split is too short to be measured on."""
-    parts = [(splits.report, effort.report_tokens)]
+    parts = [(job.splits.report, job.effort.report_tokens)]
     if searched:
-        parts.append((splits.search, effort.search_tokens))
+        parts.append((job.splits.search, job.effort.search_tokens))
     for texts, tokens in parts:
         draw_sample(
-            original.tokenizer,
+            job.original.tokenizer,
             texts,
-            length=passage_length(original.config.max_position_embeddings),
+            length=passage_length(job.original.config.max_position_embeddings),
             tokens=tokens,
-            choice_items=effort.choice_items,
-            seed=seed,
+            choice_items=job.effort.choice_items,
+            seed=job.seed,
         )
 
 
