@@ -77,7 +77,7 @@ def test_python_m_is_the_same_command():
         (["shrink", "model", "-o", "out", "--keep", "most of it"], "95%"),
         (["chat", "model", "--json"], "--prompt"),
         (["bench", "model", "--batch", "1,x"], "1,4,16"),
-        (["save", "model", "-o", "out", "--as", "gptq"], "gptq is not supported yet"),
+        (["save", "model", "-o", "out", "--as", "gptq"], "penjing shrink --as gptq"),
         (["save", "model", "-o", "out", "--as", "onnx"], "use hf"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -17,7 +17,7 @@ from penjing.formats.reference import read_reference
 if TYPE_CHECKING:
     from penjing.api import Model
 
-_PLANNED = ("gptq", "compressed-tensors")
+_BY_SHRINKING = ("gptq", "compressed-tensors")
 _FORMS = "hf, a Hugging Face folder, or gguf, a file for llama.cpp"
 _TORCH_NAMES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 
@@ -58,8 +58,11 @@ def save(
 
 
 def _check_form(form: str) -> None:
-    if form in _PLANNED:
-        raise UnsupportedError(f"--as {form} is not supported yet; use {_FORMS}")
+    if form in _BY_SHRINKING:
+        raise UnsupportedError(
+            f"weights lose least when they are rounded to {form}'s layout directly: penjing shrink --as {form},"
+            f" from the original; save writes {_FORMS}"
+        )
     if form not in ("hf", "gguf"):
         raise InputError(f"--as {form!r} is no form that penjing knows; use {_FORMS}")
 

@@ -53,8 +53,12 @@ def shrink(
         Literal["fast", "default", "best"], typer.Option(help="How much to spend on finding and proving it.")
     ] = "default",
     form: Annotated[
-        Literal["hf", "gguf"],
-        typer.Option("--as", help="Save a folder in penjing's layout, or a GGUF file for llama.cpp."),
+        Literal["hf", "gguf", "gptq", "compressed-tensors"],
+        typer.Option(
+            "--as",
+            help="For whom: hf, penjing's own folder; gguf, a file for llama.cpp; or a folder"
+            " for programs that open GPTQ's or compressed-tensors' layout.",
+        ),
     ] = "hf",
     text: TextOption = None,
     seed: SeedOption = 0,

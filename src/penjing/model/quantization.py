@@ -1,17 +1,19 @@
 """The `quantization_config` of a saved model: which module is packed how. penjing's own has a format
 version; those of other tools are read by `quantizers`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from penjing.errors import InputError, UnsupportedError
 from penjing.model.foreign import ForeignConfig
 from penjing.model.quantizers.awq import read_awq
-from penjing.model.quantizers.compressed_tensors import read_compressed_tensors
+from penjing.model.quantizers.compressed_tensors import read_compressed_tensors, write_compressed_tensors
 from penjing.model.quantizers.fp8 import read_fp8
-from penjing.model.quantizers.gptq import read_gptq
+from penjing.model.quantizers.gptq import read_gptq, write_gptq
 from penjing.model.quantizers.mxfp4 import read_mxfp4
 from penjing.model.quantizers.reading import Matrices, Quantization, Stored
+from penjing.packed.gptq_spec import GptqSpec
+from penjing.packed.pack_quantized_spec import PackQuantizedSpec
 from penjing.packed.parts import PackedSpec
 from penjing.packed.specs import OwnSpec, spec_from_json
 
@@ -31,15 +33,22 @@ def write_quantization(
     packed: Mapping[str, PackedSpec],
     original: Mapping[str, Any] | None,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
+    floats: Collection[str] = (),
 ) -> dict[str, Any]:
     """The object for `config.json`. Matrices in another tool's layout are saved as they came, so `original`,
-    the object that came with them, still describes them. `parameters` describes packed parameters of a
+    the object that came with them, still describes them; those that were rounded to such a layout here get
+    one, which names the linear layers that stayed `floats`. `parameters` describes packed parameters of a
     model that runs through transformers, by their names there."""
     if parameters:
         return {"quant_method": "penjing", "format_version": FORMAT_VERSION, "parameters": dict(parameters)}
     own = {name: spec for name, spec in sorted(packed.items()) if isinstance(spec, OwnSpec)}
     if not own and original is not None:
         return dict(original)
+    if all(isinstance(spec, GptqSpec) for spec in packed.values()):
+        return write_gptq({name: spec for name, spec in packed.items() if isinstance(spec, GptqSpec)})
+    if all(isinstance(spec, PackQuantizedSpec) for spec in packed.values()):
+        rounded = {name: spec for name, spec in packed.items() if isinstance(spec, PackQuantizedSpec)}
+        return write_compressed_tensors(rounded, floats)
     if len(own) < len(packed):
         raise UnsupportedError(
             "matrices in another tool's layout can't be saved beside penjing's; save all as floats (--dtype)"

@@ -125,7 +125,8 @@ def _config(
     if packed:
         parameters = {name: p.to_json() for name, p in packed.items() if isinstance(p, PackedParameter)}
         specs = {name: matrix.spec for name, matrix in packed.items()}
-        config[FORMAT_KEY] = write_quantization(specs, hf_config.get(FORMAT_KEY), parameters)
+        linears = [name for name, child in module.named_modules() if isinstance(child, torch.nn.Linear)]
+        config[FORMAT_KEY] = write_quantization(specs, hf_config.get(FORMAT_KEY), parameters, linears)
     return config
 
 

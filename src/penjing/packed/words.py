@@ -15,3 +15,12 @@ def unpack_words(words_RW: torch.Tensor, columns: int, bits: int) -> torch.Tenso
     bytes_RB = torch.nn.functional.pad(bytes_RB, (0, 1)).to(torch.int32)
     pair_RC = bytes_RB[:, low_C] | (bytes_RB[:, low_C + 1] << 8)
     return ((pair_RC >> shift_C) & ((1 << bits) - 1)).to(torch.uint8)
+
+
+def pack_words(codes_RC: torch.Tensor, bits: int) -> torch.Tensor:
+    """Int32 words (rows, word_count(columns, bits)) of uint8 codes (rows, columns)."""
+    rows, columns = codes_RC.shape
+    bits_RCb = codes_RC.contiguous().unsqueeze(2) >> torch.arange(bits, dtype=torch.uint8) & 1
+    stream = torch.nn.functional.pad(bits_RCb.reshape(rows, -1), (0, -columns * bits % 32))
+    bytes_RB8 = stream.view(rows, -1, 8) << torch.arange(8, dtype=torch.uint8)
+    return bytes_RB8.sum(dim=2, dtype=torch.uint8).view(torch.int32)

@@ -86,18 +86,29 @@ def refit_scales(
     target_RC = torch.nn.functional.pad(target_RC, (0, padding))
     moments_CC = torch.nn.functional.pad(moments_CC, (0, padding, 0, padding))
     codes_RGw = torch.nn.functional.pad(codes_RC, (0, padding)).view(-1, groups, width).float()
-    system, wanted = _normal_equations(target_RC, codes_RGw - old_zero_RG.unsqueeze(2), moments_CC)
     if scales.fixed_zero:
-        step_RG = torch.linalg.solve(system[:, :groups, :groups], wanted[:, :groups]).float()
-        zero_RG = old_zero_RG
+        step_RG, zero_RG = _best_steps(target_RC, codes_RGw, old_zero_RG, moments_CC), old_zero_RG
     else:
+        system, wanted = _normal_equations(target_RC, codes_RGw - old_zero_RG.unsqueeze(2), moments_CC)
         solved = torch.linalg.solve(system, wanted).float().view(-1, 2, groups)
         step_RG = solved[:, 0]
         zero_RG = old_zero_RG - solved[:, 1] * inverse(step_RG)
+        if scales.whole_zero:
+            zero_RG = zero_RG.round().clamp(0, scales.max_code)
+            step_RG = _best_steps(target_RC, codes_RGw, zero_RG, moments_CC)
     storable = scales.storable(step_RG, zero_RG)
     return scales.store(
         torch.where(storable, step_RG, old_step_RG), torch.where(storable, zero_RG, old_zero_RG), scales.spec
     )
+
+
+def _best_steps(
+    target_RC: torch.Tensor, codes_RGw: torch.Tensor, zero_RG: torch.Tensor, moments_CC: torch.Tensor
+) -> torch.Tensor:
+    """The steps (R, G) that lose least with these codes and zeros."""
+    groups = zero_RG.shape[1]
+    system, wanted = _normal_equations(target_RC, codes_RGw - zero_RG.unsqueeze(2), moments_CC)
+    return torch.linalg.solve(system[:, :groups, :groups], wanted[:, :groups]).float()
 
 
 def _normal_equations(

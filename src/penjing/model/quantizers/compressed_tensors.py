@@ -5,7 +5,7 @@ Of its formats "pack-quantized" (packed integers) and "float-quantized", "int-qu
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from penjing.errors import InputError, UnsupportedError
@@ -46,6 +46,36 @@ _PACK_PARTS = ("weight_packed", "weight_zero_point", "weight_shape", "weight_g_i
 _SCALED_FORMATS = ("float-quantized", "int-quantized", "naive-quantized")
 
 SpecOf = Callable[[str, Matrices, Stored], PackedSpec]
+
+
+def write_compressed_tensors(
+    packed: Mapping[str, PackQuantizedSpec], floats: Collection[str]
+) -> dict[str, Any]:
+    """The config of matrices that were rounded to "pack-quantized", a group for each layout; `floats` are the
+    linear layers that weren't."""
+    layouts = sorted(set(packed.values()), key=lambda spec: (spec.bits, spec.group_size))
+    groups = {
+        f"group_{i}": {
+            "targets": sorted(name for name, spec in packed.items() if spec == layout),
+            "weights": {
+                "num_bits": layout.bits,
+                "type": "int",
+                "symmetric": layout.symmetric,
+                "strategy": "group" if layout.group_size else "channel",
+                "group_size": layout.group_size or None,
+            },
+            "input_activations": None,
+            "output_activations": None,
+        }
+        for i, layout in enumerate(layouts)
+    }
+    return {
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "quantization_status": "compressed",
+        "config_groups": groups,
+        "ignore": sorted(floats),
+    }
 
 
 def read_compressed_tensors(config: ForeignConfig, matrices: Matrices, stored: Stored) -> Quantization:

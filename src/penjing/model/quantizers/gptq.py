@@ -1,5 +1,8 @@
 """The `quantization_config` of AutoGPTQ, GPTQModel, optimum and transformers for GPTQ weights."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from penjing.model.foreign import ForeignConfig
 from penjing.model.quantizers.reading import (
     FLOATS,
@@ -26,6 +29,21 @@ KNOWN = frozenset((
     "static_groups", "tokenizer", "true_sequential", "use_cuda_fp16", "use_exllama",
 ))
 # fmt: on
+
+
+def write_gptq(packed: Mapping[str, GptqSpec]) -> dict[str, Any]:
+    """The config of matrices that were rounded to one layout, with zeros as they are."""
+    (spec,) = set(packed.values())
+    return {
+        "quant_method": "gptq",
+        "bits": spec.bits,
+        "group_size": spec.group_size,
+        "desc_act": False,
+        "sym": False,
+        "lm_head": False,
+        "checkpoint_format": "gptq" if spec.zero_minus_one else "gptq_v2",
+        "pack_dtype": "int32",
+    }
 
 
 def read_gptq(config: ForeignConfig, matrices: Matrices, stored: Stored) -> Quantization:

@@ -13,12 +13,10 @@ import torch
 from penjing.packed.ggml.encode import BlockFormat, BlockParts, block_format, encode
 from penjing.packed.ggml.spec import BlockSpec
 from penjing.packed.ggml.tensor import GgmlTensor
-from penjing.shrink.grids.scales import Scales, inverse, round_codes
+from penjing.shrink.grids.scales import Scales, inverse
+from penjing.shrink.grids.search import SMALLEST, Range, search_scales
 
-_SLAB = 1 << 18  # weights searched at a time: the temporaries stay in cache
-_CLIPS = tuple(1.05 - i * 0.05 for i in range(12))  # how much of the group's range the grid spans
 _LARGEST = float(torch.finfo(torch.float16).max)
-_SMALLEST = float(torch.finfo(torch.float16).tiny)
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,8 @@ class BlockScales(Scales[BlockSpec]):
         """Steps, and minimums if the type has them, are searched group by group as if they were real numbers,
         and then stored."""
         form = block_format(spec.type_name)
-        rows, columns = weight_RC.shape
-        step = max(1, _SLAB // columns)
-        slabs = [_fit_slab(weight_RC[i : i + step].float(), importance_C, form) for i in range(0, rows, step)]
-        step_RG, zero_RG = (torch.cat(parts) for parts in zip(*slabs, strict=True))
-        return cls.store(step_RG, zero_RG, spec)
+        within = Range(form.max_code, form.zero, holds_zero=bool(form.largest_step))
+        return cls.store(*search_scales(weight_RC, importance_C, form.group, within), spec)
 
     @classmethod
     def store(cls, step_RG: torch.Tensor, zero_RG: torch.Tensor, spec: BlockSpec) -> Self:
@@ -81,7 +76,7 @@ class BlockScales(Scales[BlockSpec]):
         return step_RG, minimum_RG * inverse(step_RG)
 
     def storable(self, step_RG: torch.Tensor, zero_RG: torch.Tensor) -> torch.Tensor:
-        inside = (step_RG.abs() > _SMALLEST) & (step_RG.abs() < _LARGEST)
+        inside = (step_RG.abs() > SMALLEST) & (step_RG.abs() < _LARGEST)
         if self.fixed_zero:
             return inside
         inside &= (step_RG > 0) & ((step_RG * zero_RG).abs() < _LARGEST)
@@ -126,94 +121,3 @@ def _whole(values_RG: torch.Tensor, form: BlockFormat, signed: bool) -> tuple[to
     whole_RBg = torch.round(values_RBg * inverse(factor_RB.float()).unsqueeze(2))
     lowest = -form.largest_step if signed else 0
     return factor_RB, whole_RBg.clamp(lowest, form.largest_step).flatten(1)
-
-
-def _fit_slab(
-    weight_RC: torch.Tensor, importance_C: torch.Tensor, form: BlockFormat
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Real-valued steps and zeros of least weighted error, (R, G)."""
-    weight_RGw = weight_RC.unflatten(1, (-1, form.group))
-    importance_Gw = importance_C.float().view(-1, form.group) + 1e-30
-    search = _search_steps if form.zero is not None else _search_both
-    best = _Best(weight_RGw)
-    search(best, weight_RGw, importance_Gw, form)
-    return best.step, best.zero
-
-
-class _Best:
-    """The least error seen for each group, and the scales that gave it."""
-
-    def __init__(self, weight_RGw: torch.Tensor) -> None:
-        self.error = torch.full(weight_RGw.shape[:2], torch.inf)
-        self.step = torch.zeros(weight_RGw.shape[:2])
-        self.zero = torch.zeros(weight_RGw.shape[:2])
-
-    def offer(self, error: torch.Tensor, step: torch.Tensor, zero: torch.Tensor) -> None:
-        better = error < self.error
-        self.error = torch.where(better, error, self.error)
-        self.step = torch.where(better, step, self.step)
-        self.zero = torch.where(better, zero, self.zero)
-
-
-def _search_steps(
-    best: _Best, weight_RGw: torch.Tensor, importance_Gw: torch.Tensor, form: BlockFormat
-) -> None:
-    """The zero is given. The range has one code more on its negative side, so both signs of the step are
-    tried, and each clip's step is then solved for its codes."""
-    zero = torch.full(weight_RGw.shape[:2], float(form.zero or 0))
-    full_RG = weight_RGw.abs().amax(dim=2) / max(form.zero or 0, form.max_code - (form.zero or 0))
-    for sign in (1.0, -1.0):
-        for clip in _CLIPS:
-            step_RG = sign * clip * full_RG
-            for _ in range(2):
-                centred_RGw = _centred(weight_RGw, step_RG, zero, form)
-                best.offer(_error(weight_RGw, centred_RGw, step_RG, importance_Gw), step_RG, zero)
-                weighted_RGw = centred_RGw * importance_Gw
-                step_RG = (weighted_RGw * weight_RGw).sum(2) * inverse((weighted_RGw * centred_RGw).sum(2))
-
-
-def _search_both(
-    best: _Best, weight_RGw: torch.Tensor, importance_Gw: torch.Tensor, form: BlockFormat
-) -> None:
-    """Step and minimum. Whole-numbered minimums can't be negative, so the range then reaches to 0."""
-    low_RG, high_RG = weight_RGw.amin(dim=2), weight_RGw.amax(dim=2)
-    if form.largest_step:
-        low_RG = low_RG.clamp(max=0)
-    full_RG = ((high_RG - low_RG) / form.max_code).clamp(min=_SMALLEST)
-    for clip in _CLIPS:
-        step_RG = clip * full_RG
-        zero_RG = -low_RG / full_RG
-        for _ in range(3):
-            centred_RGw = _centred(weight_RGw, step_RG, zero_RG, form)
-            best.offer(_error(weight_RGw, centred_RGw, step_RG, importance_Gw), step_RG, zero_RG)
-            step_RG, zero_RG = _solve(weight_RGw, centred_RGw + zero_RG.unsqueeze(2), importance_Gw, step_RG)
-            if form.largest_step:
-                zero_RG = zero_RG.clamp(min=0)
-
-
-def _solve(
-    weight_RGw: torch.Tensor, codes_RGw: torch.Tensor, importance_Gw: torch.Tensor, step_RG: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Step and zero of weighted least squares for these codes; the step stays where all codes are equal."""
-    total_G = importance_Gw.sum(1)
-    mean_code = (codes_RGw * importance_Gw).sum(2) / total_G
-    mean_weight = (weight_RGw * importance_Gw).sum(2) / total_G
-    offset_RGw = (codes_RGw - mean_code.unsqueeze(2)) * importance_Gw
-    spread = (offset_RGw * codes_RGw).sum(2)
-    slope = (offset_RGw * weight_RGw).sum(2) / spread.clamp(min=1e-30)
-    step = torch.where((spread > 1e-20) & (slope > _SMALLEST), slope, step_RG)
-    return step, mean_code - mean_weight * inverse(step)
-
-
-def _centred(
-    weight_RGw: torch.Tensor, step_RG: torch.Tensor, zero_RG: torch.Tensor, form: BlockFormat
-) -> torch.Tensor:
-    """Codes less the zero."""
-    zero_RG1 = zero_RG.unsqueeze(2)
-    return round_codes(weight_RGw * inverse(step_RG).unsqueeze(2), zero_RG1, form.max_code) - zero_RG1
-
-
-def _error(
-    weight_RGw: torch.Tensor, centred_RGw: torch.Tensor, step_RG: torch.Tensor, importance_Gw: torch.Tensor
-) -> torch.Tensor:
-    return ((centred_RGw * step_RG.unsqueeze(2) - weight_RGw).square_() * importance_Gw).sum(dim=2)

@@ -31,6 +31,11 @@ class Scales(ABC, Generic[Spec]):
     def fixed_zero(self) -> bool:
         """Whether the layout knows one zero only."""
 
+    @property
+    def whole_zero(self) -> bool:
+        """Whether zeros are whole numbers."""
+        return False
+
     @classmethod
     @abstractmethod
     def fit(cls, weight_RC: torch.Tensor, importance_C: torch.Tensor, spec: Spec) -> Self:
