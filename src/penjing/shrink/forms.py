@@ -35,8 +35,15 @@ def block_layouts(columns: int) -> Sequence[PackedSpec]:
 
 
 def gptq_layouts(columns: int) -> Sequence[PackedSpec]:
-    """Those of GPTQ, for groups that divide a row, as other programs ask for."""
-    return [GptqSpec(bits, group) for bits in (2, 3, 4, 8) for group in _GROUPS if columns % group == 0]
+    """Those of GPTQ, for groups that divide a row, as other programs ask for. Zeros are stored as they are
+    ("gptq_v2"): in the older format those of asymmetric weights were long written wrongly, so that GPTQModel
+    refuses them."""
+    return [
+        GptqSpec(bits, group, zero_minus_one=False)
+        for bits in (2, 3, 4, 8)
+        for group in _GROUPS
+        if columns % group == 0
+    ]
 
 
 def pack_quantized_layouts(columns: int) -> Sequence[PackedSpec]:
