@@ -21,12 +21,15 @@ from penjing.model.bridge.module import BridgedModel
 from penjing.model.bridge.plan import BridgedPlan
 from penjing.model.decoder import Decoder
 from penjing.model.gguf_saving import save_gguf
+from penjing.model.language_model import LanguageModel
 from penjing.model.ledger import Ledger, base_bytes, least_load_bytes, load_bytes, plan_ledger
 from penjing.model.linear import keep_float
 from penjing.model.loading import Progress, load_decoder
 from penjing.model.opening import OpenedModel, open_model
 from penjing.model.plan import Plan
+from penjing.model.quantized_cache import CACHE_SPECS, CacheSpec
 from penjing.model.saving import module_ledger, save_folder, storage_dtypes
+from penjing.model.through_cache import ThroughCache
 from penjing.text.gguf_metadata import tokenizer_metadata
 from penjing.text.tokenizer import Tokenizer
 
@@ -42,7 +45,7 @@ class Model:
 
     `stored` is the ledger of the files it came from; `dtypes` says how each float tensor is stored when it is
     saved; `notices` are oddities found on the way, a sentence each; `gguf_metadata` is what a GGUF file said
-    beside the architecture.
+    beside the architecture; `kv_cache` says how keys and values are rounded (None: not at all).
     """
 
     name: str
@@ -54,6 +57,7 @@ class Model:
     stored: Ledger
     notices: tuple[str, ...] = ()
     gguf_metadata: Mapping[str, Any] | None = None
+    kv_cache: CacheSpec | None = None
 
     @property
     def config(self):
@@ -68,6 +72,21 @@ class Model:
                 f"{self.name} has no family here and runs through transformers, which this can't be done with"
             )
         return self.module
+
+    @property
+    def reader(self) -> LanguageModel:
+        """The module as generation and evaluation run it: through a quantised cache, if one was asked for."""
+        return self.module if self.kv_cache is None else ThroughCache(self.decoder, self.kv_cache)
+
+    def with_kv_cache(self, name: str) -> Model:
+        """The same model with keys and values in a cache of "int8" or "int4"; "float" is the usual one.
+        Raises `InputError` for another name, `UnsupportedError` for a model that runs through
+        transformers."""
+        if name != "float" and name not in CACHE_SPECS:
+            raise InputError(f"there is no cache called {name!r}; choose float, {', '.join(CACHE_SPECS)}")
+        changed = replace(self, kv_cache=CACHE_SPECS.get(name))
+        assert changed.reader is not None
+        return changed
 
     @property
     def base_bytes(self) -> int:
@@ -88,17 +107,17 @@ class Model:
     def generate(self, prompt: str, params: SamplingParams | None = None) -> Completion:
         """Continue raw text."""
         ids = self.tokenizer.prompt_ids(prompt)
-        return complete(self.module, self.tokenizer, ids, params or SamplingParams(), continues=True)
+        return complete(self.reader, self.tokenizer, ids, params or SamplingParams(), continues=True)
 
     def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
         """Answer a conversation; raises `InputError` for a model without a chat template."""
         return complete(
-            self.module, self.tokenizer, self.tokenizer.chat_ids(messages), params or SamplingParams()
+            self.reader, self.tokenizer, self.tokenizer.chat_ids(messages), params or SamplingParams()
         )
 
     def stream(self, prompt_ids: Sequence[int], params: SamplingParams | None = None) -> Iterator[Piece]:
         """The answer to token ids, piece by piece."""
-        return generate(self.module, self.tokenizer, prompt_ids, params or SamplingParams())
+        return generate(self.reader, self.tokenizer, prompt_ids, params or SamplingParams())
 
     def keep_float(self, keep: bool = True) -> None:
         """Hold packed weights unpacked as well: four bytes a weight, several times the decoding speed."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penjing.cli.loading import load_model, unpack_if_it_fits
-from penjing.cli.options import DebugOption, JsonOption, ModelArgument, ThreadsOption
+from penjing.cli.options import DebugOption, JsonOption, KVCacheOption, ModelArgument, ThreadsOption
 from penjing.cli.process import read_as_utf8, typed_text
 from penjing.cli.session import Session, session
 from penjing.errors import InputError
@@ -52,6 +52,7 @@ def chat(
     raw: Annotated[
         bool, typer.Option("--raw", help="Continue the text as it is, without a chat template.")
     ] = False,
+    kv_cache: KVCacheOption = "float",
     json: JsonOption = False,
     debug: DebugOption = False,
     threads: ThreadsOption = None,
@@ -73,15 +74,17 @@ def chat(
             seed=seed,
             stop=tuple(map(typed_text, stop or ())),
         )
-        talk = _begin(this, model, params, None if system is None else typed_text(system), raw)
+        talk = _begin(this, model, params, None if system is None else typed_text(system), raw, kv_cache)
         if prompt is not None:
             _answer_once(this, talk, typed_text(prompt))
         else:
             _converse(this, talk)
 
 
-def _begin(this: Session, ref: str, params: SamplingParams, system: str | None, raw: bool) -> Talk:
-    model = load_model(this, ref)
+def _begin(
+    this: Session, ref: str, params: SamplingParams, system: str | None, raw: bool, kv_cache: str
+) -> Talk:
+    model = load_model(this, ref).with_kv_cache(kv_cache)
     if not raw and not model.can_chat:
         this.notice(f"{ref} has no chat template, so it is a base model: it continues raw text")
         raw = True
@@ -113,7 +116,7 @@ class Talk:
         ids = tokenizer.prompt_ids(text) if self.raw else tokenizer.chat_ids(messages)
         self.prompt_tokens, self.completion_tokens, self.finish_reason = len(ids), 0, None
         pieces = []
-        for piece in generate(self.model.module, tokenizer, ids, self.params, continues=self.raw):
+        for piece in generate(self.model.reader, tokenizer, ids, self.params, continues=self.raw):
             self.completion_tokens += len(piece.token_ids)
             self.finish_reason = piece.finish_reason
             pieces.append(piece.text)

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penjing.cli.loading import find_model, load_model, open_models, unpack_if_it_fits
-from penjing.cli.options import DebugOption, JsonOption, ModelArgument, SeedOption, TextOption, ThreadsOption
+from penjing.cli.options import (
+    DebugOption,
+    JsonOption,
+    KVCacheOption,
+    ModelArgument,
+    SeedOption,
+    TextOption,
+    ThreadsOption,
+)
 from penjing.cli.session import Session, session
 from penjing.cli.texts import read_texts
 from penjing.cli.wording import percent, percent_between, table
@@ -30,19 +38,21 @@ def evaluate(
     choice_items: Annotated[
         int, typer.Option(min=0, metavar="N", help="Which of four passages follows? So many questions.")
     ] = 200,
+    kv_cache: KVCacheOption = "float",
     seed: SeedOption = 0,
     json: JsonOption = False,
     debug: DebugOption = False,
     threads: ThreadsOption = None,
 ) -> None:
     """Measure a model on text. Perplexity and choice accuracy, and with --against what it kept; the text
-    should be held out: none that the model was tuned or shrunk with."""
+    should be held out: none that the model was tuned or shrunk with. With --kv-cache it is held against
+    itself, unless --against names another, and text is read a piece at a time."""
     with session(json, debug, threads) as this:
         for ref in (model, against):
             if ref is not None:
                 read_reference(ref)
         texts = read_texts(text) if text else _builtin_texts(seed)
-        measured = _measure(this, model, against, texts, tokens, choice_items, seed)
+        measured = _measure(this, model, against, texts, tokens, choice_items, seed, kv_cache)
         for notice in measured.notices:
             this.notice(notice)
         this.result({**measured.to_json(), "notices": list(measured.notices)}, _as_text(measured))
@@ -65,11 +75,12 @@ def _measure(
     tokens: int,
     choice_items: int,
     seed: int,
+    kv_cache: str,
 ) -> EvalResult:
     refs = [ref for ref in (model, against) if ref is not None]
     located = [find_model(this, ref) for ref in refs]
     loaded = [load_model(this, opened) for opened in open_models(*located)]
-    shrunk, original = loaded[0], loaded[-1]
+    shrunk, original = loaded[0].with_kv_cache(kv_cache), loaded[-1]
     if not shrunk.tokenizer.same_ids(original.tokenizer):
         raise InputError(
             f"{model} and {against} can't be compared: their tokenizers give tokens different ids; give the "
@@ -80,7 +91,7 @@ def _measure(
     from penjing.evaluate import compare as measure
 
     with this.work(f"measuring {model}") as bar:
-        if against is None:
+        if against is None and kv_cache == "float":
             return measure.evaluate(
                 shrunk.module,
                 shrunk.tokenizer,
@@ -93,11 +104,11 @@ def _measure(
             )
         return measure.compare(
             original.module,
-            shrunk.module,
+            shrunk.reader,
             original.tokenizer,
             texts,
-            name=model,
-            against=against,
+            name=model if kv_cache == "float" else f"{model} (cache in {kv_cache})",
+            against=against or model,
             tokens=tokens,
             choice_items=choice_items,
             seed=seed,

@@ -1,7 +1,7 @@
 """The options that several verbs share, each described once."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -30,4 +30,8 @@ TextOption = Annotated[
         help="UTF-8 text, its documents parted by lines that hold only a form feed, or .jsonl with a "
         '"text" on each line. Repeatable. Without it: the documentation that comes with Python.',
     ),
+]
+KVCacheOption = Annotated[
+    Literal["float", "int8", "int4"],
+    typer.Option("--kv-cache", help="Hold all but the newest keys and values in 8 or 4 bits."),
 ]

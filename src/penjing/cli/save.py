@@ -60,8 +60,8 @@ def save(
 def _check_form(form: str) -> None:
     if form in _BY_SHRINKING:
         raise UnsupportedError(
-            f"weights lose least when they are rounded to {form}'s layout directly: penjing shrink --as {form},"
-            f" from the original; save writes {_FORMS}"
+            f"weights lose least when they are rounded to {form}'s layout directly, from the original:"
+            f" penjing shrink --as {form}; save writes {_FORMS}"
         )
     if form not in ("hf", "gguf"):
         raise InputError(f"--as {form!r} is no form that penjing knows; use {_FORMS}")

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from penjing.errors import InputError
-from penjing.model.cache import LayerCache, StaticCache
+from penjing.model.cache import KeyValueCache, LayerKeyValues
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Visibility:
         return torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
 
 
-def visibility(positions_BL: torch.Tensor, layout: Layout | None, cache: StaticCache | None) -> Visibility:
+def visibility(positions_BL: torch.Tensor, layout: Layout | None, cache: KeyValueCache | None) -> Visibility:
     """Resolve a call's arguments; positions past the cache's end and packed rows with a cache are refused."""
     if cache is None:
         return Visibility(positions_BL, positions_BL.shape[1], False, layout)
@@ -106,7 +106,7 @@ def attend(
     q_BHLh: torch.Tensor,
     k_BKLh: torch.Tensor,
     v_BKLv: torch.Tensor,
-    cache: LayerCache | None,
+    cache: LayerKeyValues | None,
     layout: Visibility,
     spec: AttentionSpec,
     sinks_H: torch.Tensor | None = None,

@@ -1,10 +1,35 @@
 """Keys and values of the tokens seen so far. Shapes: B rows, S slots, K key-value heads, h head_dim, v width
 of a head's values, L tokens."""
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import torch
 
 from penjing.errors import InputError
 from penjing.model.config import ModelConfig
+
+
+class LayerKeyValues(Protocol):
+    """What attention asks of one layer's cache."""
+
+    def write(
+        self, keys_BKLh: torch.Tensor, values_BKLv: torch.Tensor, positions_BL: torch.Tensor, length: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store the new tokens; return keys (B, K, length, h) and values (B, K, length, v) of the slots below
+        `length`."""
+        ...
+
+
+class KeyValueCache(Protocol):
+    """The decoder's cache, however it holds keys and values."""
+
+    @property
+    def max_length(self) -> int: ...
+    @property
+    def layers(self) -> Sequence[LayerKeyValues]: ...
+    @property
+    def nbytes(self) -> int: ...
 
 
 class LayerCache:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from penjing.model.attention import Layout, visibility
-from penjing.model.cache import LayerCache, StaticCache
+from penjing.model.cache import KeyValueCache, LayerKeyValues, StaticCache
 from penjing.model.config import ModelConfig
 from penjing.model.feed_forward import make_feed_forward
 from penjing.model.norm import make_norm
@@ -32,7 +32,7 @@ class Block(nn.Module):
         self.mlp = make_feed_forward(config, layer)
         self.post_mlp_layernorm = make_norm(config) if config.post_norm else nn.Identity()
 
-    def forward(self, x_BLD: torch.Tensor, step: Step, cache: LayerCache | None) -> torch.Tensor:
+    def forward(self, x_BLD: torch.Tensor, step: Step, cache: LayerKeyValues | None) -> torch.Tensor:
         read_BLD = self.input_layernorm(x_BLD)
         attended_BLD = self.post_self_attn_layernorm(self.self_attn(read_BLD, step, cache))
         if self.parallel:
@@ -106,7 +106,7 @@ class Decoder(nn.Module):
         return [block for block in self.model.layers if isinstance(block, Block)]
 
     def step(
-        self, positions: torch.Tensor, layout: Layout | None = None, cache: StaticCache | None = None
+        self, positions: torch.Tensor, layout: Layout | None = None, cache: KeyValueCache | None = None
     ) -> Step:
         """What the blocks need to know of a call with these positions (B, L)."""
         rotations = {block.self_attn.rotation for block in self.blocks} - {None}
@@ -118,7 +118,7 @@ class Decoder(nn.Module):
         input_ids: torch.Tensor,
         positions: torch.Tensor,
         layout: Layout | None = None,
-        cache: StaticCache | None = None,
+        cache: KeyValueCache | None = None,
     ) -> torch.Tensor:
         """Final hidden states (B, L, D) after the last norm, for int64 ids and positions (B, L).
 
@@ -148,7 +148,7 @@ class Decoder(nn.Module):
         input_ids: torch.Tensor,
         positions: torch.Tensor,
         layout: Layout | None = None,
-        cache: StaticCache | None = None,
+        cache: KeyValueCache | None = None,
     ) -> torch.Tensor:
         """Logits (B, L, V): `head` of `hidden`."""
         return self.head(self.hidden(input_ids, positions, layout, cache))

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from penjing.model.attention import AttentionSpec, Visibility, attend
-from penjing.model.cache import LayerCache
+from penjing.model.cache import LayerKeyValues
 from penjing.model.config import LatentConfig, ModelConfig
 from penjing.model.norm import HeadNorm, RMSNorm, make_norm
 from penjing.model.rope import Rotation, Tables, rotate, rotation_of
@@ -66,7 +66,7 @@ class Attention(_Attention):
         self.k_norm = _make_qk_norm(config, config.num_key_value_heads)
         self.o_proj = nn.Linear(queries, hidden, bias=config.o_bias)
 
-    def forward(self, x_BLD: torch.Tensor, step: Step, cache: LayerCache | None) -> torch.Tensor:
+    def forward(self, x_BLD: torch.Tensor, step: Step, cache: LayerKeyValues | None) -> torch.Tensor:
         q_BHLh = self.rotate(self._heads(self.q_proj(x_BLD), self.q_norm), step)
         k_BKLh = self.rotate(self._heads(self.k_proj(x_BLD), self.k_norm), step)
         v_BKLh = self._heads(self.v_proj(x_BLD), None)
@@ -109,7 +109,7 @@ class LatentAttention(_Attention):
         self.kv_b_proj = nn.Linear(latent.kv_rank, heads * (latent.nope_dim + latent.value_dim), bias=False)
         self.o_proj = nn.Linear(heads * latent.value_dim, hidden, bias=config.o_bias)
 
-    def forward(self, x_BLD: torch.Tensor, step: Step, cache: LayerCache | None) -> torch.Tensor:
+    def forward(self, x_BLD: torch.Tensor, step: Step, cache: LayerKeyValues | None) -> torch.Tensor:
         q_BHLh = self._queries(x_BLD, step)
         k_BHLh, v_BHLv = self._keys_and_values(x_BLD, step)
         mixed_BHLv = attend(q_BHLh, k_BHLh, v_BHLv, cache, step.visible, self.spec, self.sinks)

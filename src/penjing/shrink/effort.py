@@ -26,7 +26,7 @@ EFFORTS = {
     effort.name: effort
     for effort in (
         Effort("fast", 6, 6, 0, 8_192, 8_192, 200, 3),
-        Effort("default", 16, 16, 32, 16_384, 32_768, 600, 5),
+        Effort("default", 16, 16, 0, 16_384, 16_384, 600, 5),
         Effort("best", 64, 64, 256, 32_768, 65_536, 2_000, 8),
     )
 }

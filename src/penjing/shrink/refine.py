@@ -10,6 +10,7 @@ import torch
 from penjing.shrink.grids.scales import Scales, inverse
 
 _BLOCK = 64  # columns whose corrections are applied at once
+_EQUATIONS = 1 << 21  # numbers in the systems of rows that are solved at once: 16 MB
 _RIDGE = 1e-6  # keeps the normal equations solvable where all codes of a group are equal
 
 
@@ -86,20 +87,34 @@ def refit_scales(
     target_RC = torch.nn.functional.pad(target_RC, (0, padding))
     moments_CC = torch.nn.functional.pad(moments_CC, (0, padding, 0, padding))
     codes_RGw = torch.nn.functional.pad(codes_RC, (0, padding)).view(-1, groups, width).float()
-    if scales.fixed_zero:
-        step_RG, zero_RG = _best_steps(target_RC, codes_RGw, old_zero_RG, moments_CC), old_zero_RG
-    else:
-        system, wanted = _normal_equations(target_RC, codes_RGw - old_zero_RG.unsqueeze(2), moments_CC)
-        solved = torch.linalg.solve(system, wanted).float().view(-1, 2, groups)
-        step_RG = solved[:, 0]
-        zero_RG = old_zero_RG - solved[:, 1] * inverse(step_RG)
-        if scales.whole_zero:
-            zero_RG = zero_RG.round().clamp(0, scales.max_code)
-            step_RG = _best_steps(target_RC, codes_RGw, zero_RG, moments_CC)
+    at_once = max(1, _EQUATIONS // (2 * groups) ** 2)
+    rows = zip(target_RC.split(at_once), codes_RGw.split(at_once), old_zero_RG.split(at_once), strict=True)
+    solved = [_solve(*part, moments_CC, scales) for part in rows]
+    step_RG, zero_RG = (torch.cat(parts) for parts in zip(*solved, strict=True))
     storable = scales.storable(step_RG, zero_RG)
     return scales.store(
         torch.where(storable, step_RG, old_step_RG), torch.where(storable, zero_RG, old_zero_RG), scales.spec
     )
+
+
+def _solve(
+    target_RC: torch.Tensor,
+    codes_RGw: torch.Tensor,
+    zero_RG: torch.Tensor,
+    moments_CC: torch.Tensor,
+    scales: Scales,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The best steps and zeros (R, G), as far as the layout leaves them free."""
+    if scales.fixed_zero:
+        return _best_steps(target_RC, codes_RGw, zero_RG, moments_CC), zero_RG
+    system, wanted = _normal_equations(target_RC, codes_RGw - zero_RG.unsqueeze(2), moments_CC)
+    solved = torch.linalg.solve(system, wanted).float().view(len(target_RC), 2, -1)
+    step_RG = solved[:, 0]
+    zero_RG = zero_RG - solved[:, 1] * inverse(step_RG)
+    if scales.whole_zero:
+        zero_RG = zero_RG.round().clamp(0, scales.max_code)
+        step_RG = _best_steps(target_RC, codes_RGw, zero_RG, moments_CC)
+    return step_RG, zero_RG
 
 
 def _best_steps(
