@@ -118,11 +118,12 @@ def test_bytes_are_known_before_and_fewer_than_of_floats(module):
     assert four < through.cache_nbytes(2, 4096) < module.cache_nbytes(2, 4096)
 
 
-class TestRefusals:
-    @pytest.fixture(scope="class")
-    def model(self, tmp_path_factory):
-        return penjing.load(hf_model(tmp_path_factory.mktemp("m") / "m"))
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return penjing.load(hf_model(tmp_path_factory.mktemp("m") / "m"))
 
+
+class TestRefusals:
     def test_a_gap(self, model):
         ids, _ = text(1, 4)
         with pytest.raises(InputError, match="position 3 can't be written before those from 0 on"):
